@@ -1,0 +1,1 @@
+"""nearcast: geo-aware publish-process-subscribe on edge servers."""

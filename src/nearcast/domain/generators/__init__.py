@@ -1,0 +1,1 @@
+"""Seeded scenario generators: the papers' settings and a city."""

@@ -1,0 +1,94 @@
+"""A plan in memory: homes, where publishers send, and where brokers run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from nearcast.domain.scenario import BoolArray, FloatArray, IndexArray
+
+__all__ = ["Brokers", "Model", "Objective", "Plan", "PlanReport", "PlanStatus"]
+
+
+class Model(StrEnum):
+    """The published delay models."""
+
+    CONNECTIONS = "connections"
+    """M1 (2020): storage and a limit of clients per server."""
+    RATIO = "ratio"
+    """M2 (2021): storage and compute, overload delegated to the cloud by a ratio."""
+    PLACEMENT = "placement"
+    """M3 (2022): brokers placed within storage, a server per (publisher, topic)."""
+
+
+class Objective(StrEnum):
+    """What the placement model minimises."""
+
+    D1 = "d1"
+    """Sum of the delays of all publisher/subscriber pairs."""
+    D2 = "d2"
+    """The same, near pairs weighing more."""
+    D3 = "d3"
+    """Sum of the delays above the topic's permissible delay."""
+
+
+class PlanStatus(StrEnum):
+    """How far a planner got."""
+
+    HEURISTIC = "heuristic"
+    """A plan by rule; no claim about the optimum."""
+    FEASIBLE = "feasible"
+    """Searched until its limit; the bound says how good it is."""
+    OPTIMAL = "optimal"
+    """Proved optimal."""
+    TIME_LIMIT = "time_limit"
+    """An exact method stopped early: best plan found, with bound and gap."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Brokers:
+    """Rows (topic, server): where a topic's messages are spooled and processed."""
+
+    topic: IndexArray
+    server: IndexArray
+    on_edge: BoolArray
+    """True: on the edge server itself; false: delegated by it to the cloud."""
+    share: FloatArray
+    """Part of this server's messages of the topic that is processed there."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Plan:
+    """The decision; every value is an index into the scenario's tables."""
+
+    homes: IndexArray
+    """Home server [client]."""
+    publish: IndexArray
+    """Server that this member publishes to [member row]; -1 where it does not publish."""
+    brokers: Brokers
+
+
+@dataclass(frozen=True, slots=True)
+class PlanReport:
+    """What ``plan.json`` says."""
+
+    model: Model
+    method: str
+    objective: Objective | None
+    parameters: dict[str, Any]
+    seed: int
+    status: PlanStatus
+    cost: float
+    bound: float | None
+    """Proven lower bound of the cost of every plan."""
+    gap: float | None
+    """(cost - bound) / bound; None where there is no bound or it is 0."""
+    metrics: dict[str, float]
+    limits: dict[str, float | None]
+    seconds: float
+    version: str
+    scenario_fingerprint: str
+    warnings: list[str] = field(default_factory=list)
+    search: dict[str, Any] = field(default_factory=dict)
+    """Moves per second, iterations and the like, where the method searches."""

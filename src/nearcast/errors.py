@@ -1,0 +1,75 @@
+"""The error tree of nearcast: what a user can cause and what to do about it.
+
+::
+
+    NearcastError
+    ├── ScenarioError (ValueError)   a scenario, an import or a table is wrong
+    ├── PlanError (ValueError)       a plan does not fit its scenario
+    ├── ConfigError (ValueError)     an option or a setting is wrong
+    ├── OutputError                  an output cannot be written
+    └── PlanningError                no plan can be made
+        └── SolverError              the MILP solver failed
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "ConfigError",
+    "NearcastError",
+    "OutputError",
+    "PlanError",
+    "PlanningError",
+    "ScenarioError",
+    "SolverError",
+]
+
+
+class NearcastError(Exception):
+    """Base of every error that nearcast raises on purpose; the command line exits with 2."""
+
+
+class _LocatedError(NearcastError, ValueError):
+    """An error in a user's input that knows where it is."""
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        file: str | None = None,
+        row: int | None = None,
+        column: str | None = None,
+    ) -> None:
+        self.file = file
+        self.row = row
+        """Row of data, counted from 1, the header not counted."""
+        self.column = column
+        place = [file] if file else []
+        if row is not None:
+            place.append(f"row {row}")
+        if column is not None:
+            place.append(f"column {column!r}")
+        super().__init__(f"{', '.join(place)}: {message}" if place else message)
+
+
+class ScenarioError(_LocatedError):
+    """A scenario, or a file to import one from, is missing, unreadable or contradicts itself."""
+
+
+class PlanError(_LocatedError):
+    """A plan is unreadable or does not fit the scenario it is applied to."""
+
+
+class ConfigError(NearcastError, ValueError):
+    """An option has a value that cannot be used."""
+
+
+class OutputError(NearcastError):
+    """An output exists already or cannot be written; nothing was written."""
+
+
+class PlanningError(NearcastError):
+    """No plan can be made from this request: the method does not fit the model, say."""
+
+
+class SolverError(PlanningError):
+    """The MILP solver stopped for a reason other than a limit."""

@@ -1,0 +1,1 @@
+"""Points on a plane in kilometres. Read ``distance`` first."""
