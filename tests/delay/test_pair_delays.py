@@ -85,7 +85,7 @@ def looped_delays(scenario: Scenario, plan: Plan, model: Model) -> dict[tuple[in
         at = plan.homes[client]
         share = max(0.0, 1 - servers.storage[at] / storage[at]) if storage[at] else 0.0
         excess = max(0.0, crowd[at] - servers.client_limit[at])
-        return scenario.settings.beta_ms * excess + leg(client, at) + share * cloud
+        return float(scenario.settings.beta_ms * excess + leg(client, at) + share * cloud)
 
     def delay(left: int, right: int) -> float:
         publisher, subscriber = members.client[left], members.client[right]
@@ -103,7 +103,7 @@ def looped_delays(scenario: Scenario, plan: Plan, model: Model) -> dict[tuple[in
                 1.0,
             )
             middle = 2 * cloud * (1 - theta) + theta * between(source, target)
-        return leg(publisher, source) + middle + leg(subscriber, target)
+        return float(leg(publisher, source) + middle + leg(subscriber, target))
 
     return {
         (left, right): delay(left, right)

@@ -49,13 +49,9 @@ def choose_pairs(
     members, topics = scenario.members, len(scenario.topics)
     subscriber_rows = np.flatnonzero(members.subscribes)
     first = np.searchsorted(members.topic[subscriber_rows], np.arange(topics + 1))
-    publisher_rows = np.flatnonzero(members.publishes)
-    topic = members.topic[publisher_rows]
-    receivers = first[topic + 1] - first[topic] - members.subscribes[publisher_rows]
-    delivering = receivers > 0
-    publisher_rows, topic, receivers = (
-        array[delivering] for array in (publisher_rows, topic, receivers)
-    )
+    receivers_of = np.diff(first)[members.topic] - members.subscribes
+    publisher_rows = np.flatnonzero(members.publishes & (receivers_of > 0))
+    topic, receivers = members.topic[publisher_rows], receivers_of[publisher_rows]
     share = _delivery_share(model, topic, receivers)
     total = int(receivers.sum())
     if total <= most:

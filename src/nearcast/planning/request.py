@@ -6,7 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from nearcast.domain.plan import Model, Objective, Plan, PlanStatus
+from nearcast.domain.plan import Model, Objective, PlanStatus
+from nearcast.domain.plan_in_force import PlanInForce
 from nearcast.domain.scenario import BoolArray, IndexArray, Scenario
 from nearcast.errors import ConfigError
 
@@ -41,7 +42,9 @@ class PlanRequest:
     """Seconds the method may take; None: its own default length, fixed in iterations."""
     iterations: int | None = None
     """Length of the search in its own steps; makes the result reproducible."""
-    start: Plan | None = None
+    bound_limit_s: float | None = None
+    """Seconds for the proven bound, on top of the search; None: as the size needs."""
+    start: PlanInForce | None = None
     """A plan in force to start from."""
     migration_price_ms: float = 0.0
     """What moving one spool (topic, server) away from `start` must save, in ms of summed delay."""
@@ -51,12 +54,15 @@ class PlanRequest:
     def __post_init__(self) -> None:
         if self.regions is not None and self.regions < 1:
             raise ConfigError(f"regions must be 1 or more, not {self.regions}")
-        if self.time_limit_s is not None and not self.time_limit_s > 0:
-            raise ConfigError(f"the time limit must be positive, not {self.time_limit_s}")
+        for limit_s in (self.time_limit_s, self.bound_limit_s):
+            if limit_s is not None and not limit_s > 0:
+                raise ConfigError(f"a time limit must be positive, not {limit_s}")
         if self.iterations is not None and self.iterations < 1:
             raise ConfigError(f"iterations must be 1 or more, not {self.iterations}")
         if not self.migration_price_ms >= 0:
-            raise ConfigError(f"the migration price must not be negative: {self.migration_price_ms}")
+            raise ConfigError(
+                f"the migration price must not be negative: {self.migration_price_ms}"
+            )
         if self.seed < 0:
             raise ConfigError(f"the seed must not be negative: {self.seed}")
 

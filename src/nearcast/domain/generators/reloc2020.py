@@ -47,7 +47,7 @@ class Reloc2020:
 
     ratio: float = 0.52
     """Requirement ratio: spools if no two members shared one, over the storage of all servers."""
-    grid: bool = False
+    grid: bool = True
     """Servers on a 10 x 10 grid; else uniformly random. The paper does not say which."""
 
     def __post_init__(self) -> None:

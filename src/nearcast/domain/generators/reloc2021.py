@@ -24,7 +24,7 @@ from nearcast.domain.scenario import (
 )
 from nearcast.errors import ConfigError
 
-__all__ = ["Reloc2021", "generate_reloc2021"]
+__all__ = ["Reloc2021", "draw_inside", "generate_reloc2021"]
 
 _SERVER_SPACING_KM = 5.0
 _SMALLEST_TOPIC, _LARGEST_TOPIC, _MEAN_TOPIC = 10, 21, 14.3
@@ -73,7 +73,7 @@ def generate_reloc2021(parameters: Reloc2021, seed: int) -> Scenario:
     topic = np.repeat(np.arange(parameters.topics, dtype=np.int32), sizes)
     client, first_row = _draw_members(rng, sizes, parameters.overlap)
     centres = rng.uniform(0, field_km, (parameters.topics, 2))
-    place = _draw_inside(rng, centres[topic[first_row]], parameters.sigma_km, field_km)
+    place = draw_inside(rng, centres[topic[first_row]], parameters.sigma_km, field_km)
     count, load = side * side, parameters.topics / (side * side) / _PAPER_TOPICS_PER_SERVER
     load = load if parameters.topics > 64 else 1.0
     return Scenario(
@@ -143,7 +143,7 @@ def _draw_members(
     return client, np.array(first_row, dtype=np.int32)
 
 
-def _draw_inside(
+def draw_inside(
     rng: np.random.Generator, centre_km: FloatArray, sigma_km: float, field_km: float
 ) -> FloatArray:
     """Return a Gaussian point around each centre, redrawn until it is inside the field."""

@@ -1,0 +1,55 @@
+# nearcast: `make help` lists the verbs. `make demo` and `make test` do all set-up themselves.
+.DEFAULT_GOAL := help
+SHELL := /bin/bash
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+.PHONY: help setup demo test quick check format bench lock clean
+
+help: ## List the verbs
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
+
+setup: $(STAMP) ## Make .venv with nearcast and everything it needs
+
+# uv installs the locked requirements several times faster than pip; both read the same lock.
+$(STAMP): requirements.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "nearcast needs Python 3.11 or newer; set PYTHON=/path/to/python3.11" >&2; exit 2; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check "uv>=0.9"
+	@$(BIN)/uv pip install --python $(BIN)/python --quiet --require-hashes -r requirements.lock
+	@$(BIN)/uv pip install --python $(BIN)/python --quiet --no-deps --editable .
+	@touch $(STAMP)
+
+demo: setup ## Generate a city, plan it by every method, write a report (under two minutes)
+	$(BIN)/nearcast demo --out demo-output
+
+test: setup check ## Run every check and every test
+	$(BIN)/pytest -n 2 --dist loadfile
+
+quick: setup ## A minute's feedback: the fast tests only
+	$(BIN)/pytest -n 2 --dist loadfile -m "not slow" -q
+
+check: setup ## Format, lint, types and layers
+	$(BIN)/ruff format --check src tests
+	$(BIN)/ruff check src tests
+	$(BIN)/mypy
+	$(BIN)/lint-imports --verbose > /dev/null || $(BIN)/lint-imports
+
+format: setup ## Format and fix what can be fixed
+	$(BIN)/ruff format src tests
+	$(BIN)/ruff check --fix src tests
+
+bench: setup ## Measure gap, speed and memory of the planners (minutes)
+	$(BIN)/nearcast bench plan --out bench-output/plan
+	$(BIN)/nearcast bench gap --out bench-output/gap
+
+lock: ## Resolve the requirements anew into requirements.lock
+	$(BIN)/uv pip compile --quiet --generate-hashes --no-annotate --no-header \
+		--python-version 3.11 --universal --no-emit-index-url --no-emit-find-links \
+		--group dev pyproject.toml -o requirements.lock
+
+clean: ## Remove what was made here
+	rm -rf $(VENV) demo-output bench-output .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,0 +1,171 @@
+"""The look that all pictures share: colours by method, fonts, and saving to a file."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter
+
+from nearcast.errors import ConfigError, OutputError
+
+__all__ = [
+    "OVERLOAD_COLOUR",
+    "caption",
+    "figure_bytes",
+    "house_style",
+    "method_colours",
+    "new_figure",
+    "number_text",
+    "plain",
+    "plain_log_axis",
+    "save_figure",
+    "shortened",
+]
+
+# Okabe and Ito's colours, told apart under every common colour blindness, plus grey and wine.
+_METHOD_COLOURS = {
+    "random": "#8C8C8C",
+    "nearest": "#E69F00",
+    "region": "#56B4E9",
+    "relation": "#CC79A7",
+    "reloc": "#0072B2",
+    "otos": "#D55E00",
+    "otos-centre": "#882255",
+    "exact": "#000000",
+    "optimised": "#009E73",
+}
+_FURTHER_COLOURS = ("#332288", "#999933", "#44AA99", "#AA4499", "#661100", "#DDCC77", "#6699CC")
+OVERLOAD_COLOUR = "#B2182B"
+
+_STYLE: dict[Any, object] = {
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "axes.spines.right": False,
+    "axes.spines.top": False,
+    "axes.titlelocation": "left",
+    "axes.titlesize": 13,
+    "axes.titleweight": "bold",
+    "axes.labelsize": 11,
+    "figure.dpi": 100,
+    "font.family": "DejaVu Sans",
+    "font.size": 11,
+    "grid.color": "#E4E4E4",
+    "legend.fontsize": 10,
+    "legend.frameon": False,
+    "svg.hashsalt": "nearcast",
+    "xtick.labelsize": 10,
+    "ytick.labelsize": 10,
+}
+
+
+@contextmanager
+def house_style() -> Iterator[None]:
+    """Set the look for as long as it lasts, whatever the user's matplotlib settings are."""
+    with matplotlib.rc_context():
+        matplotlib.rcdefaults()
+        matplotlib.rcParams.update(_STYLE)
+        yield
+
+
+def new_figure(width_in: float, height_in: float) -> Figure:
+    """Return an empty figure that makes room for its labels."""
+    figure = Figure(figsize=(width_in, height_in), layout="constrained")
+    FigureCanvasAgg(figure)
+    return figure
+
+
+def method_colours(methods: Iterable[str]) -> dict[str, str]:
+    """Return a colour for each method; a known method has the same one in every picture.
+
+    Other names take a colour by their checksum, or the next free one if that is taken.
+    """
+    colours: dict[str, str] = {}
+    for method in methods:
+        if method in _METHOD_COLOURS:
+            colours[method] = _METHOD_COLOURS[method]
+            continue
+        count = len(_FURTHER_COLOURS)
+        wanted = zlib.crc32(method.encode()) % count
+        order = [_FURTHER_COLOURS[(wanted + step) % count] for step in range(count)]
+        free = [colour for colour in order if colour not in colours.values()]
+        colours[method] = (free or order)[0]
+    return colours
+
+
+def plain(text: str) -> str:
+    """Return a user's text so that matplotlib shows it as it is.
+
+    A dollar sign would start mathematics, and a legend hides what begins with an underscore.
+    """
+    return (" " if text.startswith("_") else "") + text.replace("$", r"\$")
+
+
+def shortened(text: str, most: int = 14) -> str:
+    """Return the text cut to `most` characters."""
+    return text if len(text) <= most else text[: most - 1] + "…"
+
+
+def number_text(value: float) -> str:
+    """Return a number with three significant digits, thousands apart: 0.0123, 1.23, 12,300."""
+    if value == 0 or abs(value) >= 1000:
+        return f"{value:,.0f}"
+    return f"{value:.3g}" if abs(value) < 100 else f"{value:.0f}"
+
+
+def plain_log_axis(axes: Axes, which: str) -> None:
+    """Make an axis logarithmic with plain numbers (0.1, 1, 1,000) at its ticks."""
+    axis = axes.xaxis if which == "x" else axes.yaxis
+    (axes.set_xscale if which == "x" else axes.set_yscale)("log")
+    low, high = axes.get_xlim() if which == "x" else axes.get_ylim()
+    axis.set_major_formatter(FuncFormatter(lambda value, _: number_text(value)))
+    # Below two decades the powers of ten alone are too few ticks.
+    few = high / low < 100
+    axis.set_minor_formatter(
+        FuncFormatter(
+            lambda value, _: number_text(value) if few and f"{value:e}"[0] in "25" else ""
+        )
+    )
+
+
+def caption(figure: Figure, text: str) -> None:
+    """Write small print under the figure."""
+    figure.supxlabel(text, x=0.01, ha="left", fontsize=9, color="#555555")
+
+
+@house_style()
+def figure_bytes(figure: Figure, file_format: str = "png", dpi: int = 100) -> bytes:
+    """Return the picture as a file's content; the same figure gives the same bytes."""
+    stamp = {"Date": None} if file_format == "svg" else {"Software": None}
+    target = BytesIO()
+    figure.savefig(target, format=file_format, dpi=dpi, metadata=stamp)
+    return target.getvalue()
+
+
+def save_figure(figure: Figure, path: str | Path) -> None:
+    """Write the picture as PNG or SVG, by the suffix of the path.
+
+    Raises
+    ------
+    ConfigError
+        When the suffix is neither ``.png`` nor ``.svg``.
+    OutputError
+        When the file cannot be written.
+    """
+    path = Path(path)
+    file_format = path.suffix.lower().lstrip(".")
+    if file_format not in ("png", "svg"):
+        raise ConfigError(f"a picture's name must end in .png or .svg, not {path.name!r}")
+    content = figure_bytes(figure, file_format)
+    try:
+        path.write_bytes(content)
+    except OSError as error:
+        raise OutputError(f"{path}: cannot write the picture: {error.strerror}") from error

@@ -1,0 +1,111 @@
+"""What the published planners share: a scenario as kernel arrays, and RELOC with its switches."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from nearcast.domain.plan import Model
+from nearcast.domain.scenario import FloatArray, IndexArray, Scenario
+from nearcast.planning.regions import Regions
+from nearcast.planning.relations import Relations
+
+if TYPE_CHECKING:
+    from nearcast.planning.methods.assignment_kernels import Load
+
+__all__ = ["ALL_MODELS", "assign_reloc", "assign_topics", "settle_the_rest"]
+
+ALL_MODELS = frozenset(Model)
+
+
+def assign_reloc(
+    scenario: Scenario, model: Model, regions: Regions, relations: Relations, *, cooperate: bool
+) -> IndexArray:
+    """Return homes by RELOC: Algorithm 1 of 2020 for `connections`, of 2021 otherwise.
+
+    Without `cooperate` it is RELO: line 7 (2020) or lines 35-42 (2021) are left out.
+    """
+    from nearcast.planning.methods import assignment_kernels as kernels
+
+    homes = np.full(len(scenario.clients), -1, dtype=np.int32)
+    by_client = model is Model.CONNECTIONS
+    assign = kernels.assign_by_client if by_client else kernels.assign_by_topic
+    assign(
+        _load(scenario, model),
+        relations.start,
+        relations.others,
+        regions.server_region,
+        regions.client_region,
+        regions.start,
+        regions.servers,
+        cooperate,
+        homes,
+    )
+    return settle_the_rest(scenario, homes)
+
+
+def assign_topics(scenario: Scenario, model: Model, *, near_centre: bool) -> IndexArray:
+    """Return homes by OTOS: a topic's members on one server, by use or nearest to their centre."""
+    from nearcast.planning.methods import assignment_kernels as kernels
+
+    homes = np.full(len(scenario.clients), -1, dtype=np.int32)
+    measured = scenario.client_server_ms
+    kernels.assign_whole_topics(
+        _load(scenario, model),
+        near_centre,
+        np.column_stack([scenario.clients.x_km, scenario.clients.y_km]),
+        np.column_stack([scenario.servers.x_km, scenario.servers.y_km]),
+        np.empty((0, 0)) if measured is None else np.ascontiguousarray(measured),
+        homes,
+    )
+    return settle_the_rest(scenario, homes)
+
+
+def settle_the_rest(scenario: Scenario, homes: IndexArray) -> IndexArray:
+    """Return the homes with clients that belong to no topic (-1) sent to their nearest server."""
+    idle = np.flatnonzero(homes < 0)
+    if len(idle):
+        from nearcast.planning.methods.nearest import nearest_homes
+
+        homes[idle] = nearest_homes(scenario)[idle]
+    return homes
+
+
+def _load(scenario: Scenario, model: Model) -> Load:
+    """Return the kernels' arrays with nobody at home anywhere yet."""
+    from nearcast.planning.methods.assignment_kernels import Load
+
+    members, servers = scenario.members, scenario.servers
+    topics, rows = len(scenario.topics), len(scenario.members)
+    client_start, client_row = members.rows_by_client(len(scenario.clients))
+    second, row_load = servers.compute, _compute_load(scenario)
+    if model is Model.CONNECTIONS:
+        second = servers.client_limit
+        # A client counts once, with the first of its memberships; they move together.
+        row_load = np.zeros(rows)
+        row_load[client_row[client_start[:-1][np.diff(client_start) > 0]]] = 1.0
+    limit = np.stack([servers.storage, second]).astype(np.float64)
+    return Load(
+        topic=members.topic,
+        client=members.client,
+        publishes=members.publishes,
+        row_load=row_load,
+        spool=scenario.topics.spool,
+        topic_start=members.topic_start(topics),
+        client_start=client_start,
+        client_row=client_row,
+        used=np.zeros_like(limit),
+        limit=limit,
+        # A server without any storage or compute is full from the start.
+        usage=np.where((limit > 0).all(axis=0), 0.0, np.inf),
+        slot_server=np.empty(rows, dtype=np.int32),
+        slot_count=np.empty(rows, dtype=np.int32),
+        slots=np.zeros(topics, dtype=np.int32),
+    )
+
+
+def _compute_load(scenario: Scenario) -> FloatArray:
+    """Return what each member adds to v_l, eq. (1) of 2021: a publisher the topic's spool."""
+    members = scenario.members
+    return np.where(members.publishes, scenario.topics.spool[members.topic], 0.0)

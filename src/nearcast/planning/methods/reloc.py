@@ -1,0 +1,65 @@
+"""RELOC: locality, relations and cooperation (seed papers of 2020 and 2021)."""
+
+from __future__ import annotations
+
+from nearcast.domain.plan import Model
+from nearcast.domain.scenario import IndexArray, Scenario
+from nearcast.errors import PlanningError
+from nearcast.planning.methods.assignment import ALL_MODELS, assign_reloc
+from nearcast.planning.methods.region_count import assign_in_regions
+from nearcast.planning.regions import divide_into_regions
+from nearcast.planning.relations import no_relations, relate_clients
+from nearcast.planning.request import Decision, PlanRequest
+
+__all__ = ["Reloc", "plan_by_relations", "reloc_steps"]
+
+
+class Reloc:
+    """RElation and LOcality conscious Cooperative client assignment."""
+
+    name = "reloc"
+    models = ALL_MODELS
+
+    def plan(self, scenario: Scenario, request: PlanRequest) -> Decision:
+        """Return homes by Algorithm 1 of 2020 (connections) or of 2021 (ratio, placement)."""
+        return plan_by_relations(scenario, request, cooperate=True)
+
+
+def plan_by_relations(scenario: Scenario, request: PlanRequest, *, cooperate: bool) -> Decision:
+    """Return homes by RELOC, with or without its last step."""
+    relations = relate_clients(scenario, request.related_clients)
+    homes, search = assign_in_regions(
+        scenario,
+        request,
+        lambda regions: assign_reloc(
+            scenario, request.model, regions, relations, cooperate=cooperate
+        ),
+    )
+    search |= {
+        "relations": relations.kind.value,
+        "related_pairs": len(relations.others),
+        "partners_per_topic": relations.partners_per_topic,
+    }
+    return Decision(homes=homes, search=search)
+
+
+def reloc_steps(scenario: Scenario, request: PlanRequest) -> dict[str, IndexArray]:
+    """Return the homes after each step of RELOC 2021, as figure 10 shows them.
+
+    ``locality``: the least used server of the client's region (lines 17, 23 and 32-34);
+    ``relation``: also lines 24-31; ``cooperation``: also lines 35-42, the whole algorithm.
+    """
+    if request.regions is None:
+        raise PlanningError("the steps of RELOC need a number of regions; set regions")
+    regions = divide_into_regions(scenario, request.regions, request.seed)
+    nobody = no_relations(len(scenario.clients))
+    related = relate_clients(scenario, request.related_clients)
+    steps = {
+        "locality": (nobody, False),
+        "relation": (related, False),
+        "cooperation": (related, True),
+    }
+    return {
+        name: assign_reloc(scenario, Model.RATIO, regions, relations, cooperate=cooperate)
+        for name, (relations, cooperate) in steps.items()
+    }

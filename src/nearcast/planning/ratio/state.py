@@ -1,0 +1,210 @@
+"""The arrays of the search for M2: the problem in an order that caches like, and a plan's sums."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from nearcast.delay.ratio import RatioProblem
+from nearcast.domain.scenario import FloatArray, IndexArray, OffsetArray
+
+__all__ = ["SearchState", "Workspace", "workspace_of"]
+
+_NEAR_SERVERS = 8
+_LARGEST_LEG_MATRIX = 4_000_000
+"""Entries; beyond it legs are computed from coordinates where they are needed."""
+
+SmallArray = npt.NDArray[np.uint8]
+
+
+class SearchState(NamedTuple):
+    """Arrays that the kernels share; a named tuple is what numba takes as an argument.
+
+    Clients and topics have numbers of their own here (see `Workspace`). Rows are memberships
+    sorted by client; slots are the (topic, server) pairs in use: topic n's are the first
+    ``slot_count[n]`` entries from ``topic_start[n]``, in no order.
+    """
+
+    # The problem.
+    client_start: OffsetArray
+    row_topic: IndexArray
+    row_publishes: SmallArray
+    row_subscribes: SmallArray
+    row_weight: FloatArray
+    topic_start: OffsetArray
+    topic_client: IndexArray
+    spool: FloatArray
+    storage: FloatArray
+    compute: FloatArray
+    leg_weight: FloatArray
+    client_x_km: FloatArray
+    client_y_km: FloatArray
+    server_x_km: FloatArray
+    server_y_km: FloatArray
+    ms_per_km: float
+    leg_ms: FloatArray
+    """[client, server], or shape (0, 0): computed from coordinates."""
+    from_ms: FloatArray
+    """Server to server delay [from, to]."""
+    to_ms: FloatArray
+    """The same, transposed."""
+    round_trip_ms: float
+    """2 d^C."""
+    near: IndexArray
+    """Nearest servers [client, rank]."""
+    # The plan in force, if any: a spool (topic, server) that is not in it costs the price.
+    kept_start: OffsetArray
+    kept_server: IndexArray
+    price_ms: float
+    # The plan and its sums.
+    homes: IndexArray
+    slot_count: IndexArray
+    slot_server: IndexArray
+    slot_publishers: IndexArray
+    slot_subscribers: IndexArray
+    slot_weight: FloatArray
+    storage_used: FloatArray
+    compute_used: FloatArray
+    deliveries: FloatArray
+    between_ms: FloatArray
+    local_share: FloatArray
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Workspace:
+    """A search state and the way back to the problem's own numbers."""
+
+    state: SearchState
+    client_order: OffsetArray
+    """The problem's client of each of the search's clients."""
+    deliveries: int
+
+    def set_homes(self, homes: IndexArray) -> float:
+        """Load a plan; return its summed cost in ms."""
+        from nearcast.planning.ratio.move_kernels import rebuild
+
+        self.state.homes[:] = homes[self.client_order]
+        return float(rebuild(self.state))
+
+    def homes(self) -> IndexArray:
+        """Return the plan in the problem's own numbers."""
+        homes = np.empty(len(self.client_order), dtype=np.int32)
+        homes[self.client_order] = self.state.homes
+        return homes
+
+
+def workspace_of(
+    problem: RatioProblem, kept_homes: IndexArray | None = None, price_ms: float = 0.0
+) -> Workspace:
+    """Return the arrays of the search, without a plan.
+
+    Topics are sorted along a space-filling curve and clients by their first topic: a sweep
+    over the clients then finds what it needs in the processor's cache.
+    """
+    network = problem.network
+    topic_order = _topic_order(problem)
+    topic_rank = np.empty(problem.topic_count, dtype=np.int32)
+    topic_rank[topic_order] = np.arange(problem.topic_count, dtype=np.int32)
+    used = np.flatnonzero(problem.publishes | problem.subscribes)
+    topic = topic_rank[problem.member_topic[used]]
+    first_topic = np.full(network.client_count, problem.topic_count, dtype=np.int32)
+    np.minimum.at(first_topic, problem.member_client[used], topic)
+    client_order = np.argsort(first_topic, kind="stable").astype(np.int64)
+    client_rank = np.empty(network.client_count, dtype=np.int32)
+    client_rank[client_order] = np.arange(network.client_count, dtype=np.int32)
+    client = client_rank[problem.member_client[used]]
+    by_client = np.lexsort((topic, client))
+    by_topic = np.lexsort((client, topic))
+    rows = used[by_client]
+    kept_start, kept_server = _kept_spools(problem, topic_rank, kept_homes)
+    x_km, y_km = network.client_x_km[client_order], network.client_y_km[client_order]
+    _, near = network.nearest_servers(_NEAR_SERVERS)
+    symmetric = np.array_equal(network.server_server_ms, network.server_server_ms.T)
+    servers, count = network.server_count, len(used)
+    state = SearchState(
+        client_start=_starts(client, network.client_count),
+        row_topic=topic[by_client],
+        row_publishes=problem.publishes[rows].astype(np.uint8),
+        row_subscribes=problem.subscribes[rows].astype(np.uint8),
+        row_weight=problem.publish_weight[rows],
+        topic_start=_starts(topic, problem.topic_count),
+        topic_client=client[by_topic],
+        spool=problem.spool[topic_order],
+        storage=problem.storage,
+        compute=problem.compute,
+        leg_weight=problem.leg_weight[client_order],
+        client_x_km=x_km,
+        client_y_km=y_km,
+        server_x_km=network.server_x_km,
+        server_y_km=network.server_y_km,
+        ms_per_km=network.ms_per_km,
+        leg_ms=_leg_matrix(problem, client_order),
+        from_ms=network.server_server_ms,
+        to_ms=network.server_server_ms
+        if symmetric
+        else np.ascontiguousarray(network.server_server_ms.T),
+        round_trip_ms=2 * network.cloud_ms,
+        near=near[client_order],
+        kept_start=kept_start,
+        kept_server=kept_server,
+        price_ms=price_ms if kept_homes is not None else 0.0,
+        homes=np.zeros(network.client_count, dtype=np.int32),
+        slot_count=np.zeros(problem.topic_count, dtype=np.int32),
+        slot_server=np.zeros(count, dtype=np.int32),
+        slot_publishers=np.zeros(count, dtype=np.int32),
+        slot_subscribers=np.zeros(count, dtype=np.int32),
+        slot_weight=np.zeros(count),
+        storage_used=np.zeros(servers),
+        compute_used=np.zeros(servers),
+        deliveries=np.zeros(servers),
+        between_ms=np.zeros(servers),
+        local_share=np.ones(servers),
+    )
+    return Workspace(state, client_order, problem.deliveries)
+
+
+def _starts(sorted_or_not: IndexArray, count: int) -> OffsetArray:
+    """Return where each number's entries start once the array is sorted."""
+    start = np.zeros(count + 1, dtype=np.int64)
+    np.cumsum(np.bincount(sorted_or_not, minlength=count), out=start[1:])
+    return start
+
+
+def _leg_matrix(problem: RatioProblem, client_order: OffsetArray) -> FloatArray:
+    network = problem.network
+    if network.client_server_ms.size:
+        return network.client_server_ms[client_order]
+    if network.client_count * network.server_count <= _LARGEST_LEG_MATRIX:
+        return network.leg_matrix_ms(client_order.astype(np.int32))
+    return np.empty((0, 0))
+
+
+def _topic_order(problem: RatioProblem) -> OffsetArray:
+    """Return the topics along a Z-order curve through their members' centres."""
+    network, topics = problem.network, problem.topic_count
+    size = np.maximum(np.bincount(problem.member_topic, minlength=topics), 1)
+    key = np.zeros(topics, dtype=np.int64)
+    for axis, place_km in enumerate((network.client_x_km, network.client_y_km)):
+        centre = np.bincount(problem.member_topic, place_km[problem.member_client], topics) / size
+        low, high = centre.min(initial=np.inf), centre.max(initial=-np.inf)
+        cell = ((centre - low) / max(high - low, 1e-12) * 1023).astype(np.int64)
+        for bit in range(10):
+            key |= ((cell >> bit) & 1) << (2 * bit + axis)
+    return np.argsort(key, kind="stable").astype(np.int64)
+
+
+def _kept_spools(
+    problem: RatioProblem, topic_rank: IndexArray, kept_homes: IndexArray | None
+) -> tuple[OffsetArray, IndexArray]:
+    """Return the servers that hold a spool of each topic in the plan in force."""
+    topics, servers = problem.topic_count, problem.network.server_count
+    if kept_homes is None:
+        return np.zeros(topics + 1, dtype=np.int64), np.zeros(0, dtype=np.int32)
+    rows = np.flatnonzero(problem.publishes)
+    topic = topic_rank[problem.member_topic[rows]].astype(np.int64)
+    spools = np.unique(topic * servers + kept_homes[problem.member_client[rows]])
+    start = np.searchsorted(spools, np.arange(topics + 1) * servers).astype(np.int64)
+    return start, (spools % servers).astype(np.int32)
