@@ -104,9 +104,10 @@ def planning_progress(enabled: bool) -> Iterator[Callable[[Progress], None] | No
         def show(progress: Progress) -> None:
             if progress.stage not in tasks:
                 tasks[progress.stage] = bars.add_task(progress.stage, total=1.0, value="")
-            for name, value in (("cost", progress.cost), ("bound", progress.bound)):
-                if value is not None:
-                    known[name] = value
+            if progress.cost is not None:
+                known["cost"] = progress.cost
+            if progress.bound is not None:
+                known["bound"] = progress.bound
             text = "  ".join(f"{name} {value:.4f}" for name, value in known.items())
             if known.get("bound") and "cost" in known:
                 text += f"  gap {100 * (known['cost'] / known['bound'] - 1):.2f} %"

@@ -25,6 +25,7 @@ from nearcast.cli.options import (
     seed_option,
 )
 from nearcast.domain.plan import Model, Objective, PlanReport
+from nearcast.domain.tables import TableFormat
 
 __all__ = ["plan"]
 
@@ -92,7 +93,7 @@ def plan(
     migration_price_ms: float,
     pictures: bool,
     out: Path,
-    table_format: str,
+    table_format: TableFormat,
     overwrite: bool,
     as_json: bool,
 ) -> None:

@@ -6,11 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import click
-import numpy as np
 
 from nearcast.cli.console import json_option, print_json, print_table, show_number
 from nearcast.cli.options import format_option, out_option, overwrite_option, seed_option
-from nearcast.domain.scenario import Scenario
+from nearcast.cli.scenario_import import import_scenario
+from nearcast.cli.scenario_output import describe, written
+from nearcast.domain.tables import TableFormat
 
 __all__ = ["scenario"]
 
@@ -36,21 +37,6 @@ def generate() -> None:
     """
 
 
-def _written(made: Scenario, out: Path, table_format: str, overwrite: bool, as_json: bool) -> None:
-    from nearcast.domain.scenario_files import write_scenario
-
-    write_scenario(made, out, table_format=table_format, overwrite=overwrite)
-    facts = describe(made)
-    if as_json:
-        print_json({"folder": str(out), **facts})
-    else:
-        click.echo(
-            f"{out}: {facts['servers']:,} servers, {facts['clients']:,} clients, "
-            f"{facts['topics']:,} topics, {facts['members']:,} members"
-        )
-        click.echo(f"next: nearcast compare {out}")
-
-
 @generate.command("reloc2020")
 @click.option("--ratio", type=float, default=0.52, show_default=True, help="Requirement ratio.")
 @seed_option
@@ -59,13 +45,13 @@ def _written(made: Scenario, out: Path, table_format: str, overwrite: bool, as_j
 @overwrite_option
 @json_option
 def generate_2020(
-    ratio: float, seed: int, out: Path, table_format: str, overwrite: bool, as_json: bool
+    ratio: float, seed: int, out: Path, table_format: TableFormat, overwrite: bool, as_json: bool
 ) -> None:
     """RELOC 2020: plan it with --model connections."""
     from nearcast.domain.generators.reloc2020 import Reloc2020, generate_reloc2020
 
     made = generate_reloc2020(Reloc2020(ratio=ratio), seed)
-    _written(made, out, table_format, overwrite, as_json)
+    written(made, out, table_format, overwrite, as_json)
 
 
 @generate.command("reloc2021")
@@ -76,6 +62,9 @@ def generate_2020(
 @click.option("--topics", type=int, default=64, show_default=True, help="Number of topics.")
 @click.option(
     "--overlap", type=float, default=0.03, show_default=True, help="Chance of a known client."
+)
+@click.option(
+    "--members-per-topic", type=float, default=14.3, show_default=True, help="Mean topic size."
 )
 @click.option(
     "--servers-per-side", type=int, default=4, show_default=True, help="Side of the server grid."
@@ -90,18 +79,26 @@ def generate_2021(
     spool_per_member: float,
     topics: int,
     overlap: float,
+    members_per_topic: float,
     servers_per_side: int,
     seed: int,
     out: Path,
-    table_format: str,
+    table_format: TableFormat,
     overwrite: bool,
     as_json: bool,
 ) -> None:
     """RELOC 2021: plan it with --model ratio."""
     from nearcast.domain.generators.reloc2021 import Reloc2021, generate_reloc2021
 
-    parameters = Reloc2021(sigma, spool_per_member, topics, overlap, servers_per_side)
-    _written(generate_reloc2021(parameters, seed), out, table_format, overwrite, as_json)
+    parameters = Reloc2021(
+        sigma_km=sigma,
+        spool_per_member=spool_per_member,
+        topics=topics,
+        overlap=overlap,
+        members_per_topic=members_per_topic,
+        servers_per_side=servers_per_side,
+    )
+    written(generate_reloc2021(parameters, seed), out, table_format, overwrite, as_json)
 
 
 @generate.command("placement2022")
@@ -110,12 +107,14 @@ def generate_2021(
 @format_option
 @overwrite_option
 @json_option
-def generate_2022(seed: int, out: Path, table_format: str, overwrite: bool, as_json: bool) -> None:
+def generate_2022(
+    seed: int, out: Path, table_format: TableFormat, overwrite: bool, as_json: bool
+) -> None:
     """Broker placement 2022: plan it with --model placement."""
     from nearcast.domain.generators.placement2022 import Placement2022, generate_placement2022
 
     made = generate_placement2022(Placement2022(), seed)
-    _written(made, out, table_format, overwrite, as_json)
+    written(made, out, table_format, overwrite, as_json)
 
 
 @generate.command("city")
@@ -133,7 +132,7 @@ def generate_a_city(
     topics: int,
     seed: int,
     out: Path,
-    table_format: str,
+    table_format: TableFormat,
     overwrite: bool,
     as_json: bool,
 ) -> None:
@@ -141,7 +140,7 @@ def generate_a_city(
     from nearcast.domain.generators.city import City, generate_city
 
     made = generate_city(City(clients=clients, servers=servers, topics=topics), seed)
-    _written(made, out, table_format, overwrite, as_json)
+    written(made, out, table_format, overwrite, as_json)
 
 
 @scenario.command()
@@ -166,31 +165,5 @@ def _show(value: Any) -> str:
         return show_number(value, 3)
     return f"{value:,}" if isinstance(value, int) else str(value)
 
-
-def describe(made: Scenario) -> dict[str, Any]:
-    """Return the facts of a scenario that a user wants to see first."""
-    members, servers = made.members, made.servers
-    spool = made.topics.spool
-    sizes = np.bincount(members.topic, minlength=len(made.topics))
-    publishers = np.bincount(members.topic, members.publishes, len(made.topics))
-    return {
-        "name": made.settings.name,
-        "width_km": made.settings.width_km,
-        "height_km": made.settings.height_km,
-        "servers": len(servers),
-        "clients": len(made.clients),
-        "topics": len(made.topics),
-        "members": len(members),
-        "publishing_members": int(members.publishes.sum()),
-        "subscribing_members": int(members.subscribes.sum()),
-        "mean_topic_size": float(sizes.mean()),
-        "largest_topic": int(sizes.max()),
-        "storage_demand_share": float(spool.sum() / servers.storage.sum()),
-        "compute_demand_share": float((spool * publishers).sum() / servers.compute.sum()),
-        "measured_delays": made.client_server_ms is not None or made.server_server_ms is not None,
-    }
-
-
-from nearcast.cli.scenario_import import import_scenario  # noqa: E402  (needs the group above)
 
 scenario.add_command(import_scenario)

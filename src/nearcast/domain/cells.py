@@ -18,6 +18,7 @@ from nearcast.errors import PlanError, ScenarioError
 
 __all__ = ["LoadedTable", "find_ids", "load_optional_table", "load_table"]
 
+_PLAIN_INTEGER = r"\A(?:0|-?[1-9][0-9]{0,18})\z"
 _FLAGS = pa.array(["0", "1", "false", "true"])
 
 
@@ -40,7 +41,7 @@ class LoadedTable:
             row = _first_true(index.is_null())
             wanted = _shown(self.values[column][row])
             self.place.fail(f"there is no {what} {wanted}", row, column)
-        return index.to_numpy().astype(np.int32, copy=False)  # type: ignore[no-any-return]
+        return np.array(index.to_numpy(), dtype=np.int32)
 
 
 def load_table(
@@ -134,11 +135,12 @@ def _to_ids(cells: pa.Array, column: Column, place: Place) -> pa.Array:
 
 def _integers_if_plain(ids: pa.Array) -> pa.Array:
     """Return integers if that loses nothing: every id is what its integer looks like."""
-    try:
-        integers = ids.cast(pa.int64())
-    except pa.ArrowInvalid:
+    if not pc.all(pc.match_substring_regex(ids, _PLAIN_INTEGER)).as_py():
         return ids
-    return integers if integers.cast(pa.string()).equals(ids) else ids
+    try:
+        return ids.cast(pa.int64())
+    except pa.ArrowInvalid:  # beyond 64 bits
+        return ids
 
 
 def _to_numbers(cells: pa.Array, column: Column, place: Place) -> FloatArray:
@@ -149,7 +151,8 @@ def _to_numbers(cells: pa.Array, column: Column, place: Place) -> FloatArray:
     numbers = _cast(cells, pa.float64(), "is not a number", column, place)
     if numbers.null_count:
         numbers = pc.fill_null(numbers, column.default)
-    values: FloatArray = numbers.to_numpy(zero_copy_only=False)
+    # A copy: Arrow's memory is read-only, for which every compiled kernel would exist twice.
+    values: FloatArray = np.array(numbers.to_numpy(zero_copy_only=False))
     check_numbers(values, column, place)
     return values
 

@@ -20,7 +20,13 @@ from nearcast.domain.json_files import plain_json, read_json_object, write_json
 from nearcast.domain.output_folder import PLAN_FILE, new_folder
 from nearcast.domain.plan import Brokers, Plan, PlanReport
 from nearcast.domain.scenario import IndexArray, Scenario
-from nearcast.domain.tables import TableFormat, choose_format, file_label, write_table
+from nearcast.domain.tables import (
+    TableFormat,
+    check_folder,
+    choose_format,
+    file_label,
+    write_table,
+)
 from nearcast.domain.validation import first_repeated
 from nearcast.errors import PlanError
 
@@ -41,9 +47,7 @@ def read_plan(folder: Path, scenario: Scenario) -> tuple[Plan, dict[str, Any]]:
         For the first thing that is wrong, naming file, row and column.
     """
     folder = Path(folder)
-    if not folder.is_dir():
-        what = "is a file, not a folder" if folder.exists() else "there is no such plan folder"
-        raise PlanError(what, file=str(folder))
+    check_folder(folder, "plan folder", PlanError)
     report: dict[str, Any] = {}
     if (folder / PLAN_FILE).exists():
         place = Place(file_label(folder, PLAN_FILE), PlanError)

@@ -22,7 +22,13 @@ from nearcast.domain.json_files import write_json
 from nearcast.domain.output_folder import SCENARIO_FILE, new_folder
 from nearcast.domain.scenario import Clients, FloatArray, Members, Scenario, Servers, Topics
 from nearcast.domain.settings_file import read_settings, settings_to_json
-from nearcast.domain.tables import TableFormat, choose_format, file_label, write_table
+from nearcast.domain.tables import (
+    TableFormat,
+    check_folder,
+    choose_format,
+    file_label,
+    write_table,
+)
 from nearcast.domain.validation import check_rules, validate_scenario
 from nearcast.errors import ScenarioError
 
@@ -41,9 +47,7 @@ def read_scenario(folder: Path) -> Scenario:
         For the first thing that is wrong, naming file, row and column.
     """
     folder = Path(folder)
-    if not folder.is_dir():
-        what = "is a file, not a folder" if folder.exists() else "there is no such scenario folder"
-        raise ScenarioError(what, file=str(folder))
+    check_folder(folder, "scenario folder", ScenarioError)
     settings_place = Place(file_label(folder, SCENARIO_FILE))
     if not (folder / SCENARIO_FILE).exists():
         settings_place.fail("missing; every scenario has one")

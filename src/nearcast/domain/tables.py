@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, NoReturn
+from typing import Any, Literal
 
 import pyarrow as pa
 import pyarrow.csv as pa_csv
@@ -16,6 +18,7 @@ from nearcast.errors import PlanError, ScenarioError
 __all__ = [
     "FORMATS",
     "TableFormat",
+    "check_folder",
     "choose_format",
     "file_label",
     "find_table",
@@ -27,6 +30,7 @@ FORMATS = ("csv", "parquet")
 TableFormat = Literal["csv", "parquet", "auto"]
 
 _LARGEST_CSV_ROWS = 200_000
+_BROKEN_ROW = re.compile(r"Row #(\d+): Expected (\d+) columns, got (\d+)")
 _BLOCK_BYTES = 1 << 24
 """Bytes that the CSV reader takes at once; no row may be longer."""
 
@@ -38,6 +42,13 @@ def choose_format(wanted: TableFormat, rows: int) -> Literal["csv", "parquet"]:
     return wanted
 
 
+def check_folder(folder: Path, what: str, error: type[ScenarioError] | type[PlanError]) -> None:
+    """Raise an error unless the folder is there; `what` it should be is for the message."""
+    if not os.path.isdir(folder):
+        known = os.path.exists(folder)
+        raise error("is not a folder" if known else f"there is no such {what}", file=str(folder))
+
+
 def file_label(folder: Path, name: str) -> str:
     """Return how errors name a file: its folder's name and its own."""
     return f"{folder.resolve().name}/{name}"
@@ -47,7 +58,8 @@ def find_table(
     folder: Path, name: str, error: type[ScenarioError] | type[PlanError]
 ) -> Path | None:
     """Return the file of a table, or None where it is missing."""
-    found = [path for form in FORMATS if (path := folder / f"{name}.{form}").exists()]
+    paths = [folder / f"{name}.{form}" for form in FORMATS]
+    found = [path for path in paths if os.path.exists(path)]
     if len(found) == 2:
         Place(file_label(folder, f"{name}.csv"), error).fail(
             f"there is also {name}.parquet; remove one of the two"
@@ -64,8 +76,8 @@ def read_cells(
     """
     known = {column.name: column for column in columns}
     try:
-        table = _read_csv(path, known, place) if path.suffix == ".csv" else _read_parquet(path)
-        names = table.column_names
+        read = _read_csv if path.suffix == ".csv" else _read_parquet
+        names, table = read(path, known, place)
     except (pa.ArrowException, OSError, UnicodeDecodeError) as reason:
         place.fail(f"cannot be read: {_one_line(reason)}")
     for name, column in known.items():
@@ -91,44 +103,43 @@ def write_table(path: Path, columns: Mapping[str, Any]) -> None:
         pa_parquet.write_table(table, path)
         return
     try:
-        pa_csv.write_csv(table, path, pa_csv.WriteOptions(quoting_style="none"))
-    except pa.ArrowInvalid:
-        # A name with a comma, a quote or a line end.
-        pa_csv.write_csv(table, path, pa_csv.WriteOptions(quoting_style="needed"))
+        _write_csv(path, table, "none")
+    except pa.ArrowInvalid:  # an id with a comma, a quote or a line end
+        _write_csv(path, table, "needed")
 
 
-def _read_csv(path: Path, known: Mapping[str, Column], place: Place) -> pa.Table:
-    broken: list[Any] = []
+def _write_csv(path: Path, table: pa.Table, quoting: str) -> None:
+    with path.open("wb") as file:
+        # By hand, since the writer puts quotes around every name.
+        file.write(",".join(table.column_names).encode() + b"\n")
+        options = pa_csv.WriteOptions(include_header=False, quoting_style=quoting)
+        pa_csv.write_csv(table, file, options)
 
-    def stop_at(row: Any) -> str:
-        broken.append(row)
-        return "error"
 
+def _read_csv(path: Path, known: Mapping[str, Column], place: Place) -> tuple[list[str], pa.Table]:
     try:
-        return pa_csv.read_csv(
+        table = pa_csv.read_csv(
             path,
             # In one thread, since only then the reader knows the numbers of broken rows.
             pa_csv.ReadOptions(use_threads=False, block_size=_BLOCK_BYTES),
-            pa_csv.ParseOptions(newlines_in_values=True, invalid_row_handler=stop_at),
+            pa_csv.ParseOptions(newlines_in_values=True),
             pa_csv.ConvertOptions(column_types=dict.fromkeys(known, pa.binary())),
         )
-    except pa.ArrowInvalid:
-        if broken:
-            _fail_at_row(broken[0], place)
+    except pa.ArrowInvalid as reason:
+        # The reader's own callback for such rows fails on bytes that are not UTF-8.
+        if broken := _BROKEN_ROW.search(str(reason)):
+            row, wanted, found = (int(text) for text in broken.groups())
+            place.fail(f"has {found} cells, not {wanted}", row - 2)  # the header is its row 1
         raise
+    return table.column_names, table
 
 
-def _fail_at_row(row: Any, place: Place) -> NoReturn:
-    place.fail(
-        f"has {row.actual_columns} cells, not {row.expected_columns}",
-        # The reader counts the header as row 1.
-        None if row.number is None else row.number - 2,
-    )
-
-
-def _read_parquet(path: Path) -> pa.Table:
+def _read_parquet(
+    path: Path, known: Mapping[str, Column], place: Place
+) -> tuple[list[str], pa.Table]:
     with pa_parquet.ParquetFile(path) as file:
-        return file.read()
+        names = file.schema_arrow.names
+        return names, file.read(columns=[name for name in names if name in known])
 
 
 def _one_array(column: pa.ChunkedArray) -> pa.Array:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from nearcast.domain.columns import SCENARIO_TABLES, Kind, Place, check_numbers
 from nearcast.domain.scenario import Scenario
@@ -28,7 +29,7 @@ def validate_scenario(scenario: Scenario) -> None:
         Naming table, row and column.
     """
     places = {name: Place(name) for name in SCENARIO_TABLES}
-    check_settings(scenario.settings, Place("settings"))
+    check_settings(scenario.settings, Place("scenario.json"))
     for name in ("servers", "clients", "topics", "members"):
         _check_arrays(name, getattr(scenario, name), places[name])
     members = scenario.members
@@ -104,11 +105,9 @@ def _check_ids(ids: pa.Array, rows: int, column: str, place: Place) -> None:
             f"must be {rows} strings or 64-bit integers, not {len(ids)} of {ids.type}",
             column=column,
         )
-    empty = ids.is_null().to_numpy(zero_copy_only=False)
-    if ids.type == pa.string():
-        empty = empty | (ids.to_numpy(zero_copy_only=False) == "")
-    if empty.any():
-        place.fail("is empty", int(np.argmax(empty)), column)
+    row = pc.index(pc.fill_null(pc.equal(ids.cast(pa.string()), ""), True), True).as_py()
+    if row >= 0:
+        place.fail("is empty", row, column)
 
 
 def _check_delays(scenario: Scenario, places: Mapping[str, Place]) -> None:

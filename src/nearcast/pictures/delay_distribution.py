@@ -10,7 +10,15 @@ from matplotlib.figure import Figure
 from nearcast.delay.pair_delays import Pairs
 from nearcast.domain.scenario import FloatArray
 from nearcast.pictures.limit_lines import draw_limit_lines
-from nearcast.pictures.style import caption, house_style, method_colours, new_figure, plain
+from nearcast.pictures.style import (
+    caption,
+    house_style,
+    legend_below,
+    method_colours,
+    new_figure,
+    plain,
+    title_text,
+)
 
 __all__ = ["draw_delay_distribution"]
 
@@ -38,7 +46,7 @@ def draw_delay_distribution(
     speed_ms, one_server_ms
         Means that no plan can beat, drawn as vertical lines.
     """
-    figure = new_figure(9, 5.4)
+    figure = new_figure(9, 5.0 + 0.12 * len(delays_ms))
     axes = figure.add_subplot()
     colours = method_colours(delays_ms)
     end_ms = 0.0
@@ -56,10 +64,10 @@ def draw_delay_distribution(
     draw_limit_lines(axes, speed_ms=speed_ms, one_server_ms=one_server_ms)
     axes.set_xlim(0, 1.02 * end_ms or 1.0)
     axes.set_ylim(0, 102)
-    axes.set_title(plain(title))
+    axes.set_title(title_text(title, figure.get_figwidth()))
     axes.set_xlabel("mean delay of the pair [ms]")
     axes.set_ylabel("pairs delivered within this delay [%]")
-    axes.legend(loc="lower right", frameon=True, framealpha=0.9, edgecolor="none")
+    legend_below(axes)
     text = f"{pairs.total:,} pairs; dots: mean of each method."
     if pairs.total > len(pairs):
         text = f"{len(pairs):,} pairs drawn from {pairs.total:,}; dots: mean of each method."

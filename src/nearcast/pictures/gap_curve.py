@@ -12,11 +12,13 @@ from nearcast.domain.scenario import FloatArray
 from nearcast.pictures.style import (
     caption,
     house_style,
+    legend_below,
     method_colours,
     new_figure,
     number_text,
     plain,
     plain_log_axis,
+    title_text,
 )
 
 __all__ = ["GapSeries", "draw_gap_curve"]
@@ -42,7 +44,7 @@ def draw_gap_curve(
     figure = new_figure(9, 5.2)
     axes = figure.add_subplot()
     colours = method_colours(series)
-    positive = True
+    lowest: list[float] = []
     for number, (method, one) in enumerate(series.items()):
         percent = 100 * np.atleast_2d(one.gap)
         known = ~np.isnan(percent).all(axis=0)
@@ -50,23 +52,24 @@ def draw_gap_curve(
         low, mean, high = (
             summary(percent, axis=0) for summary in (np.nanmin, np.nanmean, np.nanmax)
         )
-        positive &= bool((low > 0).all())
-        end = number_text(float(mean[-1])) if len(mean) else "no"
+        lowest.extend(low)
+        end = f"ends at {number_text(float(mean[-1]))} %" if len(mean) else "no plan"
         axes.plot(
             seconds, mean, color=colours[method], linewidth=2, markersize=6,
             marker=_MARKERS[number % len(_MARKERS)],
-            label=plain(f"{method} (ends at {end} %)"),
+            label=plain(f"{method} ({end})"),
         )  # fmt: skip
         axes.fill_between(seconds, low, high, color=colours[method], alpha=0.18, linewidth=0)
-    plain_log_axis(axes, "x")
-    if positive:
+    if lowest:
+        plain_log_axis(axes, "x")
+    if lowest and min(lowest) > 0:
         plain_log_axis(axes, "y")
     else:
         axes.set_ylim(bottom=min(0.0, axes.get_ylim()[0]))
-    axes.set_title(plain(title))
+    axes.set_title(title_text(title, figure.get_figwidth()))
     axes.set_xlabel("time of planning [s]")
     axes.set_ylabel("gap to the bound [%]")
-    axes.legend(loc="upper right", frameon=True, framealpha=0.9, edgecolor="none")
+    legend_below(axes)
     seeds = sorted({len(np.atleast_2d(one.gap)) for one in series.values()})
     count = "/".join(map(str, seeds))
     caption(figure, f"Lines: mean over {count} seeds; bands: from the best to the worst seed.")

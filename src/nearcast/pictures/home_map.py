@@ -20,10 +20,13 @@ from nearcast.pictures.server_load import (
 from nearcast.pictures.style import (
     OVERLOAD_COLOUR,
     caption,
+    counted,
     house_style,
+    legend_below,
     new_figure,
     plain,
     shortened,
+    title_text,
 )
 
 __all__ = ["draw_home_map"]
@@ -60,15 +63,9 @@ def draw_home_map(
     _draw_clients(axes, scenario, plan.homes, shown, colours)
     _draw_servers(axes, scenario, colours, overloaded)
     _set_field(axes, scenario)
-    axes.set_title(f"Homes by {plain(method)}: {cost_text(cost)}")
-    axes.legend(
-        handles=_legend(bool(overloaded.any()), len(scenario.servers) > _MOST_CROSSES),
-        loc="upper left",
-        bbox_to_anchor=(0, -0.09),
-        ncols=3,
-        borderaxespad=0,
-        handletextpad=0.3,
-    )
+    axes.set_title(title_text(f"Homes by {method}: {cost_text(cost)}", 8))
+    many = len(scenario.servers) > _MOST_CROSSES
+    legend_below(axes, _legend(bool(overloaded.any()), many), columns=3)
     caption(figure, _small_print(scenario, len(shown), int(overloaded.sum())))
     return figure
 
@@ -109,7 +106,7 @@ def _draw_clients(
         )
         lines.set_gid("home-lines")
         axes.add_collection(lines)
-    size = float(np.clip(20_000 / max(len(shown), 1), 2.0, 16.0))
+    size = float(np.clip(20_000 / max(len(shown), 1), 3.5, 16.0))
     dots = axes.scatter(x, y, s=size, c=colours[home], linewidths=0, zorder=2)
     dots.set_gid("clients")
     dots.set_rasterized(True)
@@ -188,7 +185,7 @@ def _legend(any_overloaded: bool, many: bool) -> list[Line2D]:
 
 def _small_print(scenario: Scenario, shown: int, overloaded: int) -> str:
     clients, servers = len(scenario.clients), len(scenario.servers)
-    text = f"{clients:,} clients, {servers:,} servers, {overloaded:,} of them overloaded."
+    text = f"{counted(clients, 'client')}, {counted(servers, 'server')}, {overloaded:,} overloaded."
     if shown < clients:
         text += f" A random sample of {shown:,} clients is shown."
     return text

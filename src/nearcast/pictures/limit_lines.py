@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from matplotlib.axes import Axes
+from matplotlib.patheffects import withStroke
 
 __all__ = ["draw_limit_lines"]
 
@@ -27,5 +28,6 @@ def draw_limit_lines(
             label, colour, style = _LINES[name]
             axes.axvline(
                 value, color=colour, linestyle=style, linewidth=1.8,
+                path_effects=[withStroke(linewidth=3.2, foreground="white")],
                 label=f"{label} ({value:,.3f} ms)",
             )  # fmt: skip

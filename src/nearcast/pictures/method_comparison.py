@@ -14,11 +14,13 @@ from nearcast.pictures.limit_lines import draw_limit_lines
 from nearcast.pictures.style import (
     caption,
     house_style,
+    legend_below,
     method_colours,
     new_figure,
     number_text,
     plain,
     shortened,
+    title_text,
 )
 
 __all__ = ["MethodCost", "draw_method_comparison"]
@@ -66,16 +68,12 @@ def draw_method_comparison(
     axes.set_ylim(len(ranked) - 0.4, -0.6)
     # Room on the right for the longest label, which starts where its bar ends.
     largest = max([cost.cost_ms for cost in ranked] + [bound_ms or 0.0])
-    axes.set_xlim(0, 1.4 * largest or 1.0)
+    axes.set_xlim(0, 1.5 * largest or 1.0)
     axes.grid(visible=False, axis="y")
-    axes.set_title(plain(title))
+    axes.set_title(title_text(title, figure.get_figwidth()))
     axes.set_xlabel(cost_label)
     handles = [*_part_handles(ranked), *axes.get_legend_handles_labels()[0]]
-    if handles:
-        axes.legend(
-            handles=handles, loc="upper left", bbox_to_anchor=(0, -0.62 / (0.5 * len(ranked) + 0.4)),
-            ncols=2, borderaxespad=0,
-        )  # fmt: skip
+    legend_below(axes, handles)
     if bound_ms:
         caption(figure, "Percentages: how far the cost lies above the proven bound.")
     return figure
@@ -95,7 +93,7 @@ def _lighter(colour: str, steps: int) -> tuple[float, float, float]:
 
 
 def _label(cost: MethodCost, bound_ms: float | None) -> str:
-    text = f"{cost.cost_ms:,.3f} ms"
+    text = f"{cost.cost_ms:,.{3 if cost.cost_ms < 100 else 1}f} ms"
     if bound_ms:
         text += f"   +{number_text(100 * (cost.cost_ms / bound_ms - 1))} %"
     if cost.seconds is not None:

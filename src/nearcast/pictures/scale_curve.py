@@ -13,11 +13,13 @@ from nearcast.domain.scenario import FloatArray
 from nearcast.pictures.style import (
     caption,
     house_style,
+    legend_below,
     method_colours,
     new_figure,
     number_text,
     plain,
     plain_log_axis,
+    title_text,
 )
 
 __all__ = ["ScaleSeries", "draw_scale_curve", "growth_per_tenfold"]
@@ -40,7 +42,7 @@ def draw_scale_curve(
 ) -> Figure:
     """Return seconds, and peak memory where measured, against clients on logarithmic axes."""
     memory = {name: one.peak_mb for name, one in series.items() if one.peak_mb is not None}
-    figure = new_figure(11 if memory else 7, 5)
+    figure = new_figure(10 if memory else 6.5, 4.8 + 0.12 * len(series))
     panels = figure.subplots(1, 2 if memory else 1, squeeze=False)[0]
     colours = method_colours(series)
     clients = {name: one.clients for name, one in series.items()}
@@ -48,7 +50,9 @@ def draw_scale_curve(
     _draw_panel(panels[0], clients, seconds, colours, "time of planning [s]")
     if memory:
         _draw_panel(panels[1], clients, memory, colours, "peak memory [MB]")
-    figure.suptitle(plain(title), x=0.01, ha="left", fontsize=13, fontweight="bold")
+    figure.suptitle(
+        title_text(title, figure.get_figwidth()), x=0.01, ha="left", fontsize=13, fontweight="bold"
+    )
     times = "\N{MULTIPLICATION SIGN}"
     caption(
         figure,
@@ -83,4 +87,4 @@ def _draw_panel(
     plain_log_axis(axes, "y")
     axes.set_xlabel("clients")
     axes.set_ylabel(label)
-    axes.legend(loc="upper left", frameon=True, framealpha=0.9, edgecolor="none")
+    legend_below(axes)

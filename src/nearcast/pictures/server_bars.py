@@ -19,10 +19,12 @@ from nearcast.pictures.server_load import (
 from nearcast.pictures.style import (
     OVERLOAD_COLOUR,
     caption,
+    counted,
     house_style,
     new_figure,
     plain,
     shortened,
+    title_text,
 )
 
 __all__ = ["draw_server_bars"]
@@ -55,13 +57,15 @@ def draw_server_bars(scenario: Scenario, cost: PlanCost, method: str) -> Figure:
         )
         panels[-1].set_xlabel("server, by its larger share of storage or other limits")
     figure.suptitle(
-        f"Load of the servers by {plain(method)}: {cost_text(cost)}",
+        title_text(
+            f"Load of the servers by {method}: {cost_text(cost)}", figure.get_figwidth()
+        ),
         x=0.01, ha="left", fontsize=13, fontweight="bold",
     )  # fmt: skip
     caption(
         figure,
-        f"{int(overloaded_servers(resources).sum()):,} of {count:,} servers carry more than"
-        " a limit.",
+        f"{counted(count, 'server')}, {int(overloaded_servers(resources).sum()):,} with more than"
+        " a limit allows.",
     )
     return figure
 
@@ -79,7 +83,7 @@ def _draw_bars(axes: Axes, resource: ServerResource, order: OffsetArray) -> None
     )
     axes.set_ylabel(f"{resource.name}\n[{resource.unit}]")
     axes.set_ylim(0, 1.08 * max(float(used.max()), float(limit[limited].max(initial=0.0)), 1e-9))
-    axes.set_xlim(-0.7, len(order) - 0.3)
+    axes.set_xlim(-0.7, max(len(order), 6) - 0.3)
     axes.grid(visible=False, axis="x")
     handles: list[Line2D | Patch] = [Patch(facecolor=_FINE_COLOUR, label="used")]
     if over.any():

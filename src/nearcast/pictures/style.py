@@ -2,26 +2,33 @@
 
 from __future__ import annotations
 
+import textwrap
+import warnings
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 import matplotlib
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from matplotlib.font_manager import fontManager
 from matplotlib.ticker import FuncFormatter
+from matplotlib.transforms import ScaledTranslation
 
 from nearcast.errors import ConfigError, OutputError
 
 __all__ = [
     "OVERLOAD_COLOUR",
     "caption",
+    "counted",
     "figure_bytes",
     "house_style",
+    "legend_below",
     "method_colours",
     "new_figure",
     "number_text",
@@ -29,6 +36,7 @@ __all__ = [
     "plain_log_axis",
     "save_figure",
     "shortened",
+    "title_text",
 ]
 
 # Okabe and Ito's colours, told apart under every common colour blindness, plus grey and wine.
@@ -45,6 +53,10 @@ _METHOD_COLOURS = {
 }
 _FURTHER_COLOURS = ("#332288", "#999933", "#44AA99", "#AA4499", "#661100", "#DDCC77", "#6699CC")
 OVERLOAD_COLOUR = "#B2182B"
+_LEGEND_DROP_POINTS = 45
+_TITLE_CHARACTERS_PER_INCH = 8
+# DejaVu comes with matplotlib; the others fill in its gaps where one is installed.
+_FONTS = ("Noto Sans CJK JP", "IPAexGothic", "IPAGothic", "Hiragino Sans", "Yu Gothic", "Meiryo")
 
 _STYLE: dict[Any, object] = {
     "axes.grid": True,
@@ -56,7 +68,6 @@ _STYLE: dict[Any, object] = {
     "axes.titleweight": "bold",
     "axes.labelsize": 11,
     "figure.dpi": 100,
-    "font.family": "DejaVu Sans",
     "font.size": 11,
     "grid.color": "#E4E4E4",
     "legend.fontsize": 10,
@@ -73,6 +84,11 @@ def house_style() -> Iterator[None]:
     with matplotlib.rc_context():
         matplotlib.rcdefaults()
         matplotlib.rcParams.update(_STYLE)
+        installed = set(fontManager.get_font_names())
+        matplotlib.rcParams["font.family"] = [
+            "DejaVu Sans",
+            *(font for font in _FONTS if font in installed),
+        ]
         yield
 
 
@@ -109,6 +125,11 @@ def plain(text: str) -> str:
     return (" " if text.startswith("_") else "") + text.replace("$", r"\$")
 
 
+def title_text(text: str, width_in: float) -> str:
+    """Return a title broken into lines that fit a picture of this width."""
+    return plain("\n".join(textwrap.wrap(text, int(_TITLE_CHARACTERS_PER_INCH * width_in))))
+
+
 def shortened(text: str, most: int = 14) -> str:
     """Return the text cut to `most` characters."""
     return text if len(text) <= most else text[: most - 1] + "…"
@@ -136,6 +157,30 @@ def plain_log_axis(axes: Axes, which: str) -> None:
     )
 
 
+def legend_below(axes: Axes, handles: Sequence[Artist] | None = None, columns: int = 2) -> None:
+    """Put the legend under the axis label, where it hides no data."""
+    figure = axes.get_figure(root=True)
+    if handles is None:
+        handles = axes.get_legend_handles_labels()[0]
+    if figure is None or not handles:
+        return
+    drop = ScaledTranslation(0, -_LEGEND_DROP_POINTS / 72, figure.dpi_scale_trans)
+    axes.legend(
+        handles=handles,
+        loc="upper left",
+        bbox_to_anchor=(0, 0),
+        bbox_transform=axes.transAxes + drop,
+        ncols=columns,
+        borderaxespad=0,
+        borderpad=0,
+    )
+
+
+def counted(count: int, noun: str) -> str:
+    """Return a number with its noun: 1 server, 2,000 servers."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
 def caption(figure: Figure, text: str) -> None:
     """Write small print under the figure."""
     figure.supxlabel(text, x=0.01, ha="left", fontsize=9, color="#555555")
@@ -143,10 +188,13 @@ def caption(figure: Figure, text: str) -> None:
 
 @house_style()
 def figure_bytes(figure: Figure, file_format: str = "png", dpi: int = 100) -> bytes:
-    """Return the picture as a file's content; the same figure gives the same bytes."""
+    """Return the picture as a file's content; drawing again gives the same bytes."""
     stamp = {"Date": None} if file_format == "svg" else {"Software": None}
     target = BytesIO()
-    figure.savefig(target, format=file_format, dpi=dpi, metadata=stamp)
+    with warnings.catch_warnings():
+        # A name in a script that no font has is drawn as boxes: not worth a warning a letter.
+        warnings.filterwarnings("ignore", message="Glyph .* missing from")
+        figure.savefig(target, format=file_format, dpi=dpi, metadata=stamp)
     return target.getvalue()
 
 

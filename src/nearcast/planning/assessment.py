@@ -7,13 +7,14 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from nearcast.delay.connections import (
+    ConnectionsCost,
     connections_problem,
     drawn_client_weight,
     evaluate_connections,
 )
 from nearcast.delay.limits import delay_limits, nearest_leg_limit_ms
-from nearcast.delay.placement import broker_matrix, evaluate_placement, placement_problem
-from nearcast.delay.ratio import evaluate_ratio, ratio_problem
+from nearcast.delay.placement import PlacementCost, broker_matrix, evaluate_placement, placement_problem
+from nearcast.delay.ratio import RatioCost, evaluate_ratio, ratio_problem
 from nearcast.delay.slots import count_by_slot, sum_by
 from nearcast.domain.plan import Model, Objective, Plan
 from nearcast.domain.scenario import FloatArray, IndexArray, Scenario
@@ -38,6 +39,8 @@ class Assessment:
     """Part of a server's work that stays on it."""
     clients: FloatArray
     """Clients at home [server]."""
+    detail: ConnectionsCost | RatioCost | PlacementCost
+    """All that the model says of the plan."""
     warnings: list[str] = field(default_factory=list)
 
 
@@ -83,6 +86,7 @@ def _assess_connections(scenario: Scenario, homes: IndexArray) -> Assessment:
         compute_used=_compute_used(scenario, homes),
         local_share=1.0 - cost.delegated_share,
         clients=cost.clients,
+        detail=cost,
         warnings=_overload_warning(
             int(np.sum(cost.delegated_share > _ROUNDING)), len(cost.clients)
         ),
@@ -99,6 +103,7 @@ def _assess_ratio(scenario: Scenario, homes: IndexArray) -> Assessment:
         compute_used=cost.compute_used,
         local_share=cost.local_share,
         clients=sum_by(homes, np.ones(len(homes)), servers),
+        detail=cost,
         warnings=_overload_warning(int(np.sum(cost.local_share < 1 - _ROUNDING)), servers),
     )
 
@@ -135,6 +140,7 @@ def _assess_placement(scenario: Scenario, plan: Plan, objective: Objective) -> A
         compute_used=sum_by(at, local * scenario.topics.spool[topic], servers),
         local_share=np.where(received > 0, share, 1.0),
         clients=sum_by(plan.homes, np.ones(len(plan.homes)), servers),
+        detail=cost,
         warnings=warnings,
     )
 

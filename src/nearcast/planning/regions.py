@@ -42,10 +42,10 @@ def divide_into_regions(scenario: Scenario, count: int, seed: int) -> Regions:
     place_km = np.column_stack([servers.x_km, servers.y_km])
     cluster = _k_means(place_km, min(count, len(servers)), np.random.default_rng(seed))
     # Number the clusters by their lowest server, and drop those that stayed empty.
-    _, first, cluster = np.unique(cluster, return_index=True, return_inverse=True)
+    _, first, compact = np.unique(cluster, return_index=True, return_inverse=True)
     rank = np.empty(len(first), dtype=np.int32)
     rank[np.argsort(first)] = np.arange(len(first), dtype=np.int32)
-    server_region = rank[cluster]
+    server_region = rank[compact]
     size = np.bincount(server_region)
     centre_x = np.bincount(server_region, servers.x_km) / size
     centre_y = np.bincount(server_region, servers.y_km) / size

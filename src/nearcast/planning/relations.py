@@ -87,7 +87,7 @@ def _count(scenario: Scenario, most: int) -> Relations:
     topic_start = members.topic_start(topics)
     client_start, rows = members.rows_by_client(clients)
     size = np.diff(topic_start)
-    limit = max(_partners_within(size, _MOST_PAIRS), most + 1)
+    limit = max(_partners_within(size, _MOST_PAIRS), min(most + 1, int(size.max())))
     # At most so many partners: without repeats, and never more than `most`.
     room = np.bincount(members.client, (np.minimum(size, limit))[members.topic], clients)
     capacity = int(np.minimum(room, most).sum())

@@ -107,7 +107,7 @@ class _Map:
         share = ((place - start) * along).sum(axis=1) / (along * along).sum(axis=1)
         lane = rng.normal(0, 0.01, (len(road), 2))
         on_road = start + np.clip(share, 0, 1)[:, None] * along + lane
-        return np.clip(on_road, 0, self.field_km)
+        return np.asarray(np.clip(on_road, 0, self.field_km))
 
 
 def generate_city(parameters: City, seed: int) -> Scenario:
@@ -199,7 +199,7 @@ def _draw_map(rng: np.random.Generator, servers: int) -> _Map:
     return _Map(
         field_km=field_km,
         spot_km=spot_km,
-        spot_spread_km=_SERVER_SPACING_KM * rng.uniform(0.3, 1.0, spots),
+        spot_spread_km=_SERVER_SPACING_KM * rng.uniform(0.2, 0.7, spots),
         spot_weight=weight / weight.sum(),
         road_start_km=start,
         road_end_km=end,
@@ -303,7 +303,7 @@ def _draw_servers(
     large_km = city.spot_km[:large] + rng.normal(0, 0.05, (large, 2))
     place_km = np.clip(np.vstack([large_km, small_km]), 0, city.field_km)
     weight = rng.lognormal(0, 0.5, count)
-    weight[:large] *= _LARGE_SITE_FACTOR
+    weight[:large] = _LARGE_SITE_FACTOR * rng.lognormal(0, 0.25, large)
     storage = weight / weight.sum()
     compute = storage * rng.lognormal(0, 0.25, count)
     compute /= compute.sum()

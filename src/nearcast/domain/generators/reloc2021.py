@@ -12,14 +12,15 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from nearcast.domain.generators.server_sites import grid_servers
 from nearcast.domain.scenario import (
     Clients,
     FloatArray,
     IndexArray,
     Members,
+    OffsetArray,
     Scenario,
     ScenarioSettings,
-    Servers,
     Topics,
 )
 from nearcast.errors import ConfigError
@@ -27,7 +28,9 @@ from nearcast.errors import ConfigError
 __all__ = ["Reloc2021", "draw_inside", "generate_reloc2021"]
 
 _SERVER_SPACING_KM = 5.0
-_SMALLEST_TOPIC, _LARGEST_TOPIC, _MEAN_TOPIC = 10, 21, 14.3
+_MEAN_TOPIC = 14.3
+_SMALLEST_TOPIC, _LARGEST_TOPIC = 10 / _MEAN_TOPIC, 21 / _MEAN_TOPIC
+"""Relative to the mean."""
 _MOST_TOPICS_OF_A_CLIENT = 4
 _PAPER_TOPICS_PER_SERVER = 4.0
 
@@ -43,6 +46,8 @@ class Reloc2021:
     topics: int = 64
     overlap: float = 0.03
     """Chance that a member is an already known client."""
+    members_per_topic: float = _MEAN_TOPIC
+    """On average; the authors' extract has 10 to 21, 14.3 on average."""
     servers_per_side: int = 4
     """The servers stand on a square grid of this many rows and columns."""
     storage: float = 640.0
@@ -57,6 +62,8 @@ class Reloc2021:
             raise ConfigError(f"overlap must be in [0, 1), not {self.overlap}")
         if self.topics < 1 or self.servers_per_side < 1:
             raise ConfigError("topics and servers must be 1 or more")
+        if not self.members_per_topic >= 3:
+            raise ConfigError(f"members per topic must be 3 or more, not {self.members_per_topic}")
 
 
 def generate_reloc2021(parameters: Reloc2021, seed: int) -> Scenario:
@@ -64,18 +71,15 @@ def generate_reloc2021(parameters: Reloc2021, seed: int) -> Scenario:
     rng = np.random.default_rng(seed)
     side = parameters.servers_per_side
     field_km = _SERVER_SPACING_KM * (side + 1)
-    grid = _SERVER_SPACING_KM * np.arange(1, side + 1)
-    server_x, server_y = (axis.ravel() for axis in np.meshgrid(grid, grid, indexing="ij"))
-    extra = _LARGEST_TOPIC - _SMALLEST_TOPIC
-    sizes = _SMALLEST_TOPIC + rng.binomial(
-        extra, (_MEAN_TOPIC - _SMALLEST_TOPIC) / extra, parameters.topics
-    )
+    sizes = _draw_sizes(rng, parameters.topics, parameters.members_per_topic)
     topic = np.repeat(np.arange(parameters.topics, dtype=np.int32), sizes)
     client, first_row = _draw_members(rng, sizes, parameters.overlap)
     centres = rng.uniform(0, field_km, (parameters.topics, 2))
     place = draw_inside(rng, centres[topic[first_row]], parameters.sigma_km, field_km)
-    count, load = side * side, parameters.topics / (side * side) / _PAPER_TOPICS_PER_SERVER
-    load = load if parameters.topics > 64 else 1.0
+    # Larger scenarios than the paper's are as tight as it is: a spool grows with the topic's
+    # members, the compute it takes with their square.
+    load = max(parameters.topics / (side * side) / _PAPER_TOPICS_PER_SERVER, 1.0)
+    size = parameters.members_per_topic / _MEAN_TOPIC
     return Scenario(
         settings=ScenarioSettings(
             name=f"reloc2021-sigma{parameters.sigma_km:g}-p{parameters.spool_per_member:g}",
@@ -89,14 +93,11 @@ def generate_reloc2021(parameters: Reloc2021, seed: int) -> Scenario:
                 "overlap": parameters.overlap,
             },
         ),
-        servers=Servers(
-            ids=pa.array(range(count)),
-            x_km=server_x,
-            y_km=server_y,
-            storage=np.full(count, parameters.storage * load),
-            compute=np.full(count, parameters.compute * load),
-            client_limit=np.full(count, np.inf),
-            net_id=pa.array(["net0"] * count),
+        servers=grid_servers(
+            side,
+            field_km,
+            storage=parameters.storage * load * size,
+            compute=parameters.compute * load * size**2,
         ),
         clients=Clients(
             ids=pa.array(range(len(place))), x_km=place[:, 0].copy(), y_km=place[:, 1].copy()
@@ -117,8 +118,15 @@ def generate_reloc2021(parameters: Reloc2021, seed: int) -> Scenario:
     )
 
 
+def _draw_sizes(rng: np.random.Generator, topics: int, mean: float) -> OffsetArray:
+    """Return the number of members of each topic, spread as in the authors' extract."""
+    smallest, largest = round(_SMALLEST_TOPIC * mean), round(_LARGEST_TOPIC * mean)
+    extra = largest - smallest
+    return smallest + rng.binomial(extra, (mean - smallest) / extra, topics)
+
+
 def _draw_members(
-    rng: np.random.Generator, sizes: IndexArray, overlap: float
+    rng: np.random.Generator, sizes: OffsetArray, overlap: float
 ) -> tuple[IndexArray, IndexArray]:
     """Return the client of each member row and the row in which each client appears first."""
     rows = int(sizes.sum())

@@ -7,10 +7,17 @@ import pyarrow as pa
 
 from nearcast.domain.scenario import FloatArray, Servers
 
-__all__ = ["grid_servers", "tight_totals"]
+__all__ = ["grid_places_km", "grid_servers", "tight_totals"]
 
 _STORAGE_SHARE_OF_TWO_COPIES = 0.7
 _COMPUTE_SHARE = 0.55
+
+
+def grid_places_km(side: int, width_km: float, height_km: float) -> FloatArray:
+    """Return side x side places [server, (x, y)], evenly spread and away from the border."""
+    axis = np.arange(1, side + 1) / (side + 1)
+    x, y = np.meshgrid(width_km * axis, height_km * axis, indexing="ij")
+    return np.column_stack([x.ravel(), y.ravel()])
 
 
 def grid_servers(
@@ -24,8 +31,7 @@ def grid_servers(
 
     Side 4 in a field of 25 km gives the grid {5, 10, 15, 20} x {5, 10, 15, 20} of 2021.
     """
-    axis = field_km / (side + 1) * np.arange(1, side + 1)
-    x_km, y_km = (part.ravel() for part in np.meshgrid(axis, axis, indexing="ij"))
+    x_km, y_km = grid_places_km(side, field_km, field_km).T.copy()
     count = side * side
     return Servers(
         ids=pa.array(np.arange(count)),

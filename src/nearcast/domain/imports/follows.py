@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, NoReturn, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -167,18 +167,18 @@ def import_follows(path: Path, parameters: FollowsParams, seed: int) -> Scenario
 
 def _read_graph(path: Path) -> _Graph:
     follower_text, followee_text = _read_edges(path)
+    rows = len(follower_text)
+    differ = pc.not_equal(follower_text, followee_text)
+    follower_text, followee_text = follower_text.filter(differ), followee_text.filter(differ)
     code, names = codes_of(pa.concat_arrays([follower_text, followee_text]))
-    follower, followee = code[: len(follower_text)], code[len(follower_text) :]
-    other = follower != followee
-    loops = int(np.sum(~other))
-    follower, followee = follower[other], followee[other]
+    follower, followee = np.split(code, 2)
     _, first = np.unique(follower * len(names) + followee, return_index=True)
     # Numbers follow the order of appearance, so the sort keeps the order of the file.
     keep = np.sort(first)
     keep = keep[np.argsort(follower[keep], kind="stable")]
     counts = {
-        "rows": len(follower_text),
-        "self_loops": loops,
+        "rows": rows,
+        "self_loops": rows - len(follower),
         "duplicates": len(follower) - len(keep),
         "edges": len(keep),
         "followers": len(np.unique(follower)),
@@ -278,7 +278,7 @@ def _within_client_limit(
     return np.array(chosen, dtype=np.int64), skipped
 
 
-def _fail_without_topics(size: _Codes, parameters: FollowsParams, file: str) -> None:
+def _fail_without_topics(size: _Codes, parameters: FollowsParams, file: str) -> NoReturn:
     if not len(size):
         raise ScenarioError("every edge goes from a client to itself", file=file)
     largest, smallest = int(size.max()), int(size.min())

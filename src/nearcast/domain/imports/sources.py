@@ -52,7 +52,8 @@ class SourceTable:
         With `option` only that column will do, and it is an error if it is not there.
         """
         wanted = [option] if option is not None else names
-        by_name = {found.strip().lower(): found for found in reversed(self.table.column_names)}
+        columns: list[str] = self.table.column_names
+        by_name = {found.strip().lower(): found for found in columns}
         for name in wanted:
             if (found := by_name.get(name.strip().lower())) is not None:
                 return found
@@ -122,7 +123,7 @@ class SourceTable:
 def plain_ids(texts: pa.Array) -> pa.Array:
     """Return integers where every text is a plain integer, so that no id changes; else the texts."""
     whole = pc.all(pc.match_substring_regex(texts, _PLAIN_INTEGER)).as_py()
-    return texts.cast(pa.int64()) if whole else texts
+    return texts.cast(pa.int64() if whole else pa.string())
 
 
 def read_bytes(path: Path) -> bytes:

@@ -22,7 +22,7 @@ __all__ = ["ConnectionsSearch", "SearchParameters", "search_connections"]
 _NEAR_SERVERS = 8
 _STEPS_PER_CHUNK = 100_000
 _DEFAULT_STEPS_PER_CLIENT = 1_000
-_HOT_MS, _COLD_MS = 0.3, 0.003
+_HOT_MS, _COLD_MS = 0.1, 0.003
 """Temperatures, in ms of delay of a client of mean weight."""
 _DESCENT_SHARE = 0.05
 """Part of the time that is kept for the descent."""
@@ -157,5 +157,8 @@ def _field_of(problem: ConnectionsProblem) -> Field:
         publisher=client,
         target_start=np.searchsorted(client[order], clients),
         target=problem.member_topic[rows][order],
+        client_spool=np.bincount(
+            client, problem.spool[problem.member_topic[rows]], network.client_count
+        ),
         near=network.nearest_servers(_NEAR_SERVERS)[1],
     )

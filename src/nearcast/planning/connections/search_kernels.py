@@ -41,6 +41,8 @@ class Field(NamedTuple):
     target_start: OffsetArray
     """Topics that client c publishes to: target[target_start[c]:target_start[c + 1]]."""
     target: IndexArray
+    client_spool: FloatArray
+    """Sum of the spools of these topics [client]."""
     near: IndexArray
     """Nearest servers [client, rank]."""
 
@@ -115,9 +117,20 @@ def _find_slot(field: Field, load: Load, topic: int, server: int) -> int:
 
 
 @njit(cache=True)
-def _move_ms(field: Field, load: Load, client: int, to: int) -> float:
-    """Return what Y gains or loses when a client moves to another server."""
-    here = load.homes[client]
+def _move_ms(field: Field, load: Load, client: int, to: int, limit_ms: float) -> float:
+    """Return what Y gains or loses when a client moves to another server.
+
+    Above the limit a smaller value may be returned, still above the limit: as if the client
+    freed all its spools here and needed none there. Most proposals end so, without a search
+    for slots.
+    """
+    here, w = load.homes[client], field.weight[client]
+    legs = w * (_leg_ms(field, client, to) - _leg_ms(field, client, here))
+    most = min(field.client_spool[client], load.storage[here])
+    at_least = legs + _penalty_change_ms(field, load, here, -1.0, -w, -most)
+    at_least += _penalty_change_ms(field, load, to, 1.0, w, 0.0)
+    if at_least > limit_ms:
+        return at_least
     freed = taken = 0.0
     for at in range(field.target_start[client], field.target_start[client + 1]):
         topic = field.target[at]
@@ -125,11 +138,8 @@ def _move_ms(field: Field, load: Load, client: int, to: int) -> float:
             freed += field.spool[topic]
         if _find_slot(field, load, topic, to) < 0:
             taken += field.spool[topic]
-    w = field.weight[client]
-    delta = w * (_leg_ms(field, client, to) - _leg_ms(field, client, here))
-    delta += _penalty_change_ms(field, load, here, -1.0, -w, -freed)
-    delta += _penalty_change_ms(field, load, to, 1.0, w, taken)
-    return delta
+    delta = legs + _penalty_change_ms(field, load, here, -1.0, -w, -freed)
+    return delta + _penalty_change_ms(field, load, to, 1.0, w, taken)
 
 
 @njit(cache=True)
@@ -233,7 +243,7 @@ def _move_together(
     for at in range(begin, close):
         other = field.publisher[at]
         if load.homes[other] == here:
-            delta += _move_ms(field, load, other, to)
+            delta += _move_ms(field, load, other, to, np.inf)
             _apply(field, load, other, to)
             moved[count] = other
             count += 1
@@ -266,7 +276,7 @@ def anneal(
         limit_ms = -temperature * np.log(1.0 - _random(rng))
         if _random(rng) < _TOPIC_MOVE:
             moves += _move_together(field, load, client, to, limit_ms, rng)
-        elif _move_ms(field, load, client, to) <= limit_ms:
+        elif _move_ms(field, load, client, to, limit_ms) <= limit_ms:
             _apply(field, load, client, to)
             moves += 1
     return moves
@@ -281,7 +291,7 @@ def descend(field: Field, load: Load, least_ms: float) -> int:
         for rank in range(field.near.shape[1]):
             to = field.near[client, rank]
             if to != load.homes[client]:
-                delta = _move_ms(field, load, client, to)
+                delta = _move_ms(field, load, client, to, best_ms)
                 if delta < best_ms:
                     best, best_ms = to, delta
         for at in range(field.target_start[client], field.target_start[client + 1]):
@@ -289,7 +299,7 @@ def descend(field: Field, load: Load, least_ms: float) -> int:
             for slot in range(begin, begin + load.slots[field.target[at]]):
                 to = load.slot_server[slot]
                 if to != load.homes[client]:
-                    delta = _move_ms(field, load, client, to)
+                    delta = _move_ms(field, load, client, to, best_ms)
                     if delta < best_ms:
                         best, best_ms = to, delta
         if best >= 0:

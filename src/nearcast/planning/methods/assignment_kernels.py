@@ -50,11 +50,11 @@ def _least_used(usage: Array, servers: Array) -> int:
 
     This is line 38 and also line 23: if any server has theta = 1, the least used one has.
     """
-    best = servers[0]
-    for server in servers:
-        if usage[server] < usage[best]:
-            best = server
-    return best
+    best = 0
+    for i in range(1, len(servers)):
+        if usage[servers[i]] < usage[servers[best]]:
+            best = i
+    return int(servers[best])
 
 
 @njit(cache=True)

@@ -29,6 +29,6 @@ class Nearest:
 def nearest_homes(scenario: Scenario) -> IndexArray:
     """Return the server with the smallest delay to each client, of equals the first."""
     delay_ms, server = network_of(scenario).nearest_servers(_TIED)
-    last = np.int32(len(scenario.servers))
-    tied = np.where(delay_ms == delay_ms[:, :1], server, last)
-    return tied.min(axis=1, initial=last).astype(np.int32, copy=False)
+    tied = np.where(delay_ms == delay_ms[:, :1], server, len(scenario.servers))
+    homes: IndexArray = tied.min(axis=1).astype(np.int32)
+    return homes

@@ -18,7 +18,7 @@ _EXPONENTIAL = -np.log((np.arange(_DRAWS) + 0.5) / _DRAWS)
 _LOW_32 = np.uint64(0xFFFFFFFF)
 
 
-@njit(cache=True, forceinline=True)
+@njit(cache=True, _nrt=False, error_model="numpy", forceinline=True)
 def _next(rng):
     """Return 64 random bits (xorshift64*)."""
     x = rng[0]
@@ -29,13 +29,13 @@ def _next(rng):
     return x * np.uint64(2685821657736338717)
 
 
-@njit(cache=True, forceinline=True)
+@njit(cache=True, _nrt=False, error_model="numpy", forceinline=True)
 def _below(bits, count):
     """Return a number below `count` from the upper 32 bits."""
     return np.int64(((bits >> np.uint64(32)) * np.uint64(count)) >> np.uint64(32))
 
 
-@njit(cache=True, forceinline=True)
+@njit(cache=True, _nrt=False, error_model="numpy", forceinline=True)
 def _target(s: SearchState, rng, client: int) -> int:
     """Return a server to try: near the client, or one that its topic uses."""
     bits = _next(rng)
@@ -49,7 +49,7 @@ def _target(s: SearchState, rng, client: int) -> int:
     return s.near[client, _below(bits, s.near.shape[1])]
 
 
-@njit(cache=True)
+@njit(cache=True, _nrt=False, error_model="numpy")
 def try_group(s: SearchState, topic: int, a: int, b: int, limit: float) -> float:
     """Move a topic's members from a to b if the cost rises by less than limit; return the change."""
     total, moved = 0.0, 0
@@ -69,7 +69,7 @@ def try_group(s: SearchState, topic: int, a: int, b: int, limit: float) -> float
     return 0.0
 
 
-@njit(cache=True)
+@njit(cache=True, _nrt=False, error_model="numpy")
 def anneal(s: SearchState, rng, sweeps: int, hot: float, cold: float, group_chance: float):
     """Anneal for some sweeps over the clients, the temperature falling from hot to cold.
 
@@ -101,7 +101,7 @@ def anneal(s: SearchState, rng, sweeps: int, hot: float, cold: float, group_chan
     return change, moves
 
 
-@njit(cache=True)
+@njit(cache=True, _nrt=False, error_model="numpy")
 def best_target(s: SearchState, client: int):
     """Return (server, change) of the best single move of a client among its candidates."""
     best, best_delta = -1, 0.0
@@ -122,7 +122,7 @@ def best_target(s: SearchState, client: int):
     return best, best_delta
 
 
-@njit(cache=True)
+@njit(cache=True, _nrt=False, error_model="numpy")
 def descend(s: SearchState, sweeps: int) -> float:
     """Take the best move of each client, sweep after sweep, until none helps; return the change."""
     total = 0.0

@@ -23,7 +23,7 @@ from nearcast.planning.ratio.state import SearchState
 __all__ = ["apply_move", "leg_ms", "move_delta", "new_spools", "rebuild", "total_cost"]
 
 
-@njit(cache=True, forceinline=True)
+@njit(cache=True, _nrt=False, error_model="numpy", forceinline=True)
 def leg_ms(s: SearchState, client: int, server: int) -> float:
     """Return the delay of a client to a server."""
     if s.leg_ms.size:
@@ -33,7 +33,7 @@ def leg_ms(s: SearchState, client: int, server: int) -> float:
     return s.ms_per_km * math.sqrt(dx * dx + dy * dy)
 
 
-@njit(cache=True, forceinline=True)
+@njit(cache=True, _nrt=False, error_model="numpy", forceinline=True)
 def share_of(s: SearchState, server: int, storage_used: float, compute_used: float) -> float:
     """Return theta_l, eq. (2)."""
     share = 1.0
@@ -44,7 +44,7 @@ def share_of(s: SearchState, server: int, storage_used: float, compute_used: flo
     return share
 
 
-@njit(cache=True, forceinline=True)
+@njit(cache=True, _nrt=False, error_model="numpy", forceinline=True)
 def is_kept(s: SearchState, topic: int, server: int) -> bool:
     """Return whether the plan in force has this spool."""
     for k in range(s.kept_start[topic], s.kept_start[topic + 1]):
@@ -53,7 +53,7 @@ def is_kept(s: SearchState, topic: int, server: int) -> bool:
     return False
 
 
-@njit(cache=True, forceinline=True)
+@njit(cache=True, _nrt=False, error_model="numpy", forceinline=True)
 def move_delta(s: SearchState, client: int, b: int) -> float:
     """Return the change of the summed cost when a client moves to server b."""
     a = s.homes[client]
@@ -110,7 +110,7 @@ def move_delta(s: SearchState, client: int, b: int) -> float:
     return delta
 
 
-@njit(cache=True)
+@njit(cache=True, _nrt=False, error_model="numpy")
 def apply_move(s: SearchState, client: int, b: int) -> None:
     """Move a client to server b (not its home) and bring every sum up to date."""
     a = s.homes[client]
@@ -162,7 +162,7 @@ def apply_move(s: SearchState, client: int, b: int) -> None:
     s.local_share[b] = share_of(s, b, s.storage_used[b], s.compute_used[b])
 
 
-@njit(cache=True, forceinline=True)
+@njit(cache=True, _nrt=False, error_model="numpy", forceinline=True)
 def _remove_slot(s: SearchState, topic: int, slot: int) -> None:
     s.slot_count[topic] -= 1
     last = s.topic_start[topic] + s.slot_count[topic]
@@ -172,7 +172,7 @@ def _remove_slot(s: SearchState, topic: int, slot: int) -> None:
     s.slot_weight[slot] = s.slot_weight[last]
 
 
-@njit(cache=True)
+@njit(cache=True, _nrt=False, error_model="numpy")
 def rebuild(s: SearchState) -> float:
     """Compute every sum from the homes alone; return the summed cost."""
     s.slot_count[:] = 0
@@ -196,7 +196,7 @@ def rebuild(s: SearchState) -> float:
     return total_cost(s)
 
 
-@njit(cache=True)
+@njit(cache=True, _nrt=False, error_model="numpy")
 def _rebuild_servers(s: SearchState) -> None:
     """Compute the servers' sums, eqs. (1) and (2), from the slots."""
     s.storage_used[:] = 0.0
@@ -222,7 +222,7 @@ def _rebuild_servers(s: SearchState) -> None:
         )
 
 
-@njit(cache=True)
+@njit(cache=True, _nrt=False, error_model="numpy")
 def total_cost(s: SearchState) -> float:
     """Return I * Y from the sums, plus the price of every spool that is new."""
     total = 0.0
@@ -235,7 +235,7 @@ def total_cost(s: SearchState) -> float:
     return total + s.price_ms * new_spools(s)
 
 
-@njit(cache=True)
+@njit(cache=True, _nrt=False, error_model="numpy")
 def new_spools(s: SearchState) -> int:
     """Return how many spools are not in the plan in force."""
     count = 0
