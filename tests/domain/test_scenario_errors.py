@@ -175,6 +175,7 @@ def test_a_truncated_parquet_file_is_an_error(tmp_path: Path, length: int) -> No
     ("columns", "row", "column", "words"),
     [
         ({"topic_id": ["t1", None]}, 2, "topic_id", "is empty"),
+        ({"topic_id": pa.array([b"t1", b"\xff"]).view(pa.string())}, 2, "topic_id", "UTF-8"),
         ({"topic_id": [1.5, 2.5]}, None, "topic_id", "holds double, not strings or integers"),
         ({"topic_id": ["t1", "t2"], "spool": [1.0, float("nan")]}, 2, "spool", "NaN"),
         ({"topic_id": ["t1", "t2"], "spool": ["1", "x"]}, 2, "spool", "'x' is not a number"),

@@ -64,7 +64,6 @@ def compare(
     The table gives each method's cost, how far it can be from the best plan (gap to the proven
     bound), overloaded servers and seconds; the report page adds pictures.
     """
-    from nearcast.domain.output_folder import check_output_folder
     from nearcast.domain.scenario_files import read_scenario
     from nearcast.planning.comparison import compare_methods, comparison_json, methods_for
     from nearcast.planning.request import PlanRequest
@@ -73,7 +72,9 @@ def compare(
     names = methods_for(chosen, methods.split(",") if methods else None)
     target = out or folder.with_name(folder.name + "-comparison")
     if not no_pictures:
-        check_output_folder(target, overwrite=out is None)
+        from nearcast.pictures.report_folder import prepare_report_folder
+
+        prepare_report_folder(target)
     scenario = read_scenario(folder)
     request = PlanRequest(
         model=chosen,

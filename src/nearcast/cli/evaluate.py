@@ -40,6 +40,7 @@ def evaluate(
     Without publish, publishers send to their home; without brokers, a broker runs wherever somebody
     publishes. Model and objective default to what plan.json says, else ratio and d1.
     """
+    from nearcast.domain.fingerprint import scenario_fingerprint
     from nearcast.domain.plan_files import read_plan
     from nearcast.domain.scenario_files import read_scenario
     from nearcast.planning.assessment import assess, limits_of
@@ -48,6 +49,9 @@ def evaluate(
     plan, said = read_plan(plan_folder, scenario)
     chosen = Model(model or said.get("model") or Model.RATIO)
     aim = Objective(objective or said.get("objective") or Objective.D1)
+    made_for = said.get("scenario_fingerprint")
+    if made_for is not None and made_for != scenario_fingerprint(scenario):
+        print_warnings([f"{plan_folder} was made for another scenario, or this one has changed"])
     value = assess(scenario, plan, chosen, aim)
     limits = limits_of(scenario, chosen)
     print_warnings(value.warnings)

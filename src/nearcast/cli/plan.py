@@ -74,7 +74,9 @@ __all__ = ["plan"]
     show_default=True,
     help="With --from: ms of summed delay that moving one spool must save.",
 )
-@click.option("--pictures", is_flag=True, help="Also draw the map, server bars and delays.")
+@click.option(
+    "--pictures", is_flag=True, help="Also draw map, servers and delays into OUT-pictures."
+)
 @out_option
 @format_option
 @overwrite_option
@@ -142,8 +144,11 @@ def plan(
     print_warnings(outcome.report.warnings)
     if pictures:
         from nearcast.pictures.plan_pictures import draw_plan
+        from nearcast.pictures.report_folder import prepare_report_folder
 
-        draw_plan(scenario, outcome.plan, outcome.report, out)
+        drawn = out.with_name(out.name + "-pictures")
+        prepare_report_folder(drawn)
+        draw_plan(scenario, outcome, drawn)
     if as_json:
         print_json(report_to_json(outcome.report))
     else:

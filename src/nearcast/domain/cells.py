@@ -114,7 +114,8 @@ def _as_text_or_value(cells: pa.Array, column: Column, place: Place) -> pa.Array
     if pa.types.is_null(kind):
         return cells.cast(pa.string())
     if pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or _is_text(kind):
-        text = _cast(cells, pa.string(), "is not text in UTF-8", column, place)
+        # Through bytes, since a cast between types of text would not look at them.
+        text = _cast(cells.cast(pa.binary()), pa.string(), "is not text in UTF-8", column, place)
         if column.kind is not Kind.ID:
             text = pc.utf8_lower(pc.utf8_trim_whitespace(text))
         return pc.if_else(pc.equal(text, ""), None, text)

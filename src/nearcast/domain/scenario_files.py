@@ -137,7 +137,7 @@ def _entities(tables: dict[str, LoadedTable]) -> tuple[Servers, Clients, Topics]
 
 def _extent(*positions_km: FloatArray) -> float:
     every = np.concatenate(positions_km)
-    return float(every.max() - every.min()) if len(every) else 0.0
+    return float(every.max()) - float(every.min()) if len(every) else 0.0
 
 
 def _members(table: LoadedTable, topic_ids: pa.Array, client_ids: pa.Array) -> Members:

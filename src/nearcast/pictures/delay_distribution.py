@@ -50,7 +50,7 @@ def draw_delay_distribution(
     axes = figure.add_subplot()
     colours = method_colours(delays_ms)
     end_ms = 0.0
-    for number, (method, delay_ms) in enumerate(delays_ms.items()):
+    for number, (method, delay_ms) in enumerate(delays_ms.items() if len(pairs) else ()):
         x_ms, share = _curve(delay_ms, pairs.weight)
         end_ms = max(end_ms, float(x_ms[np.searchsorted(share, _SHOWN_SHARE - 1e-12)]))
         mean_ms = float(pairs.weight @ delay_ms)

@@ -26,6 +26,8 @@ from nearcast.pictures.style import (
 __all__ = ["MethodCost", "draw_method_comparison"]
 
 _LIGHTER_PER_PART = 0.55
+_WIDTH_IN = 9.0
+_NAME_LETTER_IN, _LABEL_LETTER_IN = 0.095, 0.075
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +54,7 @@ def draw_method_comparison(
 ) -> Figure:
     """Return a horizontal bar per method, the best on top, with its gap to the bound."""
     ranked = sorted(costs, key=lambda cost: cost.cost_ms)
-    figure = new_figure(9, 2.3 + 0.5 * len(ranked))
+    figure = new_figure(_WIDTH_IN, 2.3 + 0.5 * len(ranked))
     axes = figure.add_subplot()
     colours = method_colours(cost.method for cost in ranked)
     for place, cost in enumerate(ranked):
@@ -66,9 +68,8 @@ def draw_method_comparison(
     names = [plain(shortened(cost.method, 24)) for cost in ranked]
     axes.set_yticks(range(len(ranked)), names, fontsize=11)
     axes.set_ylim(len(ranked) - 0.4, -0.6)
-    # Room on the right for the longest label, which starts where its bar ends.
-    largest = max([cost.cost_ms for cost in ranked] + [bound_ms or 0.0])
-    axes.set_xlim(0, 1.5 * largest or 1.0)
+    labels = [_label(cost, bound_ms) for cost in ranked]
+    axes.set_xlim(0, max(_right_end(ranked, names, labels), 1.05 * (bound_ms or 0.0)))
     axes.grid(visible=False, axis="y")
     axes.set_title(title_text(title, figure.get_figwidth()))
     axes.set_xlabel(cost_label)
@@ -77,6 +78,16 @@ def draw_method_comparison(
     if bound_ms:
         caption(figure, "Percentages: how far the cost lies above the proven bound.")
     return figure
+
+
+def _right_end(costs: Sequence[MethodCost], names: list[str], labels: list[str]) -> float:
+    """Return the end of the axis that leaves room for every label, which starts after its bar."""
+    axes_in = _WIDTH_IN - _NAME_LETTER_IN * max(map(len, names), default=0) - 0.3
+    ends = [
+        cost.cost_ms / max(1 - (_LABEL_LETTER_IN * len(label) + 0.1) / axes_in, 0.1)
+        for cost, label in zip(costs, labels, strict=True)
+    ]
+    return max(ends, default=0.0) or 1.0
 
 
 def _draw_bar(axes: Axes, place: int, cost: MethodCost, colour: str) -> None:

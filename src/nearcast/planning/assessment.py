@@ -13,7 +13,12 @@ from nearcast.delay.connections import (
     evaluate_connections,
 )
 from nearcast.delay.limits import delay_limits, nearest_leg_limit_ms
-from nearcast.delay.placement import PlacementCost, broker_matrix, evaluate_placement, placement_problem
+from nearcast.delay.placement import (
+    PlacementCost,
+    broker_matrix,
+    evaluate_placement,
+    placement_problem,
+)
 from nearcast.delay.ratio import RatioCost, evaluate_ratio, ratio_problem
 from nearcast.delay.slots import count_by_slot, sum_by
 from nearcast.domain.plan import Model, Objective, Plan

@@ -11,7 +11,9 @@ from nearcast.geo.distance import distance_km, nearest
 
 __all__ = ["Regions", "divide_into_regions"]
 
-_RESTARTS = 8
+_FEWEST_STARTS, _MOST_STARTS = 4, 20
+_SERVERS_STARTED = 4_000
+"""Servers times starts: many servers make a bad start unlikely, and each start costly."""
 _MOST_ROUNDS = 100
 
 
@@ -63,7 +65,8 @@ def _k_means(place_km: FloatArray, count: int, rng: np.random.Generator) -> Inde
     if count == len(place_km):
         return np.arange(count, dtype=np.int32)
     best, best_cost = np.zeros(len(place_km), dtype=np.int32), np.inf
-    for _ in range(_RESTARTS if count > 1 else 1):
+    starts = min(max(_SERVERS_STARTED // len(place_km), _FEWEST_STARTS), _MOST_STARTS)
+    for _ in range(starts if count > 1 else 1):
         cluster, cost = _lloyd(place_km, _spread_start(place_km, count, rng))
         if cost < best_cost - 1e-9:
             best, best_cost = cluster, cost

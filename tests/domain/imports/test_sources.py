@@ -65,7 +65,7 @@ def test_columns_that_nobody_asks_for_may_hold_anything(tmp_path: Path) -> None:
     path.write_bytes(b"value,place\n1,Z\xfcrich\n2,\n")
     source = read_source(path)
     assert source.numbers("value").tolist() == [1, 2]
-    with pytest.raises(ScenarioError, match="'place': is not text in UTF-8"):
+    with pytest.raises(ScenarioError, match="'place': holds bytes that are not UTF-8, not text"):
         source.texts("place")
 
 
@@ -115,7 +115,7 @@ def test_parquet_cells_are_checked_in_the_same_way(tmp_path: Path) -> None:
         source.numbers("flag")
     with pytest.raises(ScenarioError, match="row 2, column 'name': is empty"):
         source.texts("name")
-    with pytest.raises(ScenarioError, match="column 'value': holds broken numbers, not names"):
+    with pytest.raises(ScenarioError, match="column 'value': holds numbers with fractions, not names"):
         source.texts("value")
 
 

@@ -35,7 +35,7 @@ _RESIDENT, _SENSOR, _LISTENER = 0, 1, 2
 """A resident does both, a sensor only publishes, a listener (a driver's phone) only subscribes."""
 _LARGE_SITE_EVERY = 8
 _LARGE_SITE_FACTOR = 6.0
-_CITY_WIDE_PUBLISHERS = 12
+_CITY_WIDE_PUBLISHERS = 6
 _PERMISSIBLE_MS = ((20.0, 60.0), (10.0, 30.0), (50.0, 100.0))
 """Lowest and highest permissible delay of each kind of topic."""
 
@@ -57,7 +57,7 @@ class City:
     city_wide_topics: float = 0.15
     reach_km: float = 2.0
     """How far from a client the local topics are that it takes an interest in."""
-    second_topic: float = 0.35
+    second_topic: float = 0.15
     """Chance that a client is a member of a second local topic."""
     spool_per_publisher: float = 2.0
     """Messages of each publisher that a topic's spool holds on average."""
@@ -220,7 +220,7 @@ def _draw_members(
     from scipy.spatial import cKDTree
 
     clients, vehicles = len(place_km), len(road)
-    appeal = rng.lognormal(0, 0.9, len(kind))
+    appeal = rng.lognormal(0, 0.7, len(kind))
     wide, roads = np.flatnonzero(kind == _CITY_WIDE), np.flatnonzero(kind == _ROAD)
     local = np.flatnonzero(kind != _CITY_WIDE)
     near = np.flatnonzero(kind == _NEIGHBOURHOOD)
@@ -236,9 +236,9 @@ def _draw_members(
         first[:vehicles] = roads[_choose_near(rng, on_road, watched, appeal[roads])]
     again = np.flatnonzero(rng.random(clients) < parameters.second_topic)
     second = local[_choose_near(rng, interest_km[again], centre_km[local], appeal[local])]
-    # City-wide sizes are skewed and add about a fifth of all memberships.
+    # City-wide sizes are skewed; together they are a sixth of all memberships.
     share = rng.pareto(1.5, len(wide)) + 0.3
-    sizes = np.rint(share / max(share.sum(), 1.0) * 0.3 * clients).astype(np.int64)
+    sizes = np.rint(share / max(share.sum(), 1.0) * 0.25 * clients).astype(np.int64)
     topic = np.concatenate([first, second, np.repeat(wide, sizes)])
     client = np.concatenate([everyone, again, rng.integers(0, clients, int(sizes.sum()))])
     key = np.unique(topic * clients + client)

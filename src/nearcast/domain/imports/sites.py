@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from nearcast.domain.generators.server_sites import tight_totals
@@ -26,7 +27,6 @@ __all__ = ["SITE_IDS", "SitesParams", "import_sites", "site_servers"]
 
 SITE_IDS = ("site_id", "server_id", "id")
 _USER_IDS = ("user_id", "client_id", "id")
-_CLIENTS_PER_TOPIC = 10
 _LONE_SITE_SPREAD_KM = 1.0
 
 
@@ -35,7 +35,7 @@ class SitesParams:
     """How topics are made of the users, and what the sites can hold."""
 
     topics: int | None = None
-    """None: one for every 10 clients."""
+    """None: so many that a client is in one topic and some in more."""
     members_per_topic: float = 14.0
     """On average; sizes are Poisson, 2 at least."""
     locality: float = 0.8
@@ -172,22 +172,26 @@ def _draw_topics(
     from scipy.spatial import cKDTree
 
     clients = len(place_km)
-    count = parameters.topics or max(1, clients // _CLIENTS_PER_TOPIC)
+    count = parameters.topics or max(1, round(clients / parameters.members_per_topic))
     centre = np.resize(rng.permutation(clients), count)
     sizes = np.clip(rng.poisson(parameters.members_per_topic, count), 2, clients)
     around = cKDTree(place_km)
-    members: list[IndexArray] = []
+    topics_of = np.zeros(clients, dtype=np.int64)
+    members: list[npt.NDArray[np.int64]] = []
     for middle, size in zip(centre.tolist(), sizes.tolist(), strict=True):
-        pool = around.query(place_km[middle], k=min(2 * size, clients))[1]
-        near = rng.permutation(pool)[: round(parameters.locality * size)]
+        pool = rng.permutation(around.query(place_km[middle], k=min(3 * size, clients))[1])
+        # Who is in few topics comes first: else one client would tie many topics together.
+        pool = pool[np.argsort(topics_of[pool], kind="stable")]
+        near = pool[: round(parameters.locality * size)]
         # Some of those from anywhere may be there already: the pool fills the gaps.
         wanted = np.concatenate([near, rng.integers(0, clients, size - len(near)), pool])
         _, first = np.unique(wanted, return_index=True)
-        members.append(wanted[np.sort(first)[:size]])
+        chosen = wanted[np.sort(first)[:size]]
+        topics_of[chosen] += 1
+        members.append(chosen)
     topic = np.repeat(np.arange(count), [len(part) for part in members])
-    client = np.concatenate(members)
-    left_out = np.setdiff1d(np.arange(clients), client)
+    left_out = np.flatnonzero(topics_of == 0)
     joined = cKDTree(place_km[centre]).query(place_km[left_out])[1]
-    topic, client = np.concatenate([topic, joined]), np.concatenate([client, left_out])
+    topic, client = np.concatenate([topic, joined]), np.concatenate([*members, left_out])
     order = np.lexsort((client, topic))
     return topic[order].astype(np.int32), client[order].astype(np.int32)

@@ -26,6 +26,7 @@ from nearcast.errors import ScenarioError
 __all__ = ["SourceTable", "codes_of", "plain_ids", "read_bytes", "read_source"]
 
 _GZIP, _PARQUET, _UTF8_MARK = b"\x1f\x8b", b"PAR1", b"\xef\xbb\xbf"
+_NUMBERS = (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal)
 _PLAIN_INTEGER = r"^(0|-?[1-9][0-9]{0,17})$"
 
 
@@ -56,6 +57,8 @@ class SourceTable:
         by_name = {found.strip().lower(): found for found in columns}
         for name in wanted:
             if (found := by_name.get(name.strip().lower())) is not None:
+                if columns.count(found) > 1:
+                    self.fail("appears twice in the header", column=found)
                 return found
         if option is not None:
             self.fail_without(option)
@@ -75,11 +78,12 @@ class SourceTable:
         """Return the cells as strings without blanks around them; an empty one is an error."""
         cells = self._column(column)
         if pa.types.is_floating(cells.type):
-            self.fail("holds broken numbers, not names", column=column)
+            self.fail("holds numbers with fractions, not names", column=column)
         try:
             cells = pc.utf8_trim_whitespace(cells.cast(pa.string()))
-        except pa.ArrowInvalid:
-            self.fail("is not text in UTF-8", column=column)
+        except pa.ArrowException:
+            kind = "bytes that are not UTF-8" if pa.types.is_binary(cells.type) else cells.type
+            self.fail(f"holds {kind}, not text", column=column)
         self._refuse(pc.fill_null(pc.equal(cells, ""), True), "is empty", column)
         return cells
 
@@ -88,7 +92,7 @@ class SourceTable:
         cells = self._column(column)
         if pa.types.is_binary(cells.type) or pa.types.is_string(cells.type):
             cells = self._parsed(self.texts(column), column)
-        elif not (pa.types.is_integer(cells.type) or pa.types.is_floating(cells.type)):
+        elif not any(is_kind(cells.type) for is_kind in _NUMBERS):
             self.fail(f"holds {cells.type}, not numbers", column=column)
         self._refuse(cells.is_null(), "is empty", column)
         values: FloatArray = cells.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)

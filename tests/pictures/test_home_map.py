@@ -1,4 +1,4 @@
-"""The map and the bars show what servers carry, and mark what is too much."""
+"""The map shows every client at its home, or says that it shows a sample."""
 
 from __future__ import annotations
 
@@ -9,19 +9,14 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from matplotlib.axes import Axes
-from matplotlib.colors import to_hex
-from matplotlib.figure import Figure
 
-from nearcast.delay.connections import connections_problem, evaluate_connections
-from nearcast.delay.placement import evaluate_placement, placement_problem
 from nearcast.delay.ratio import RatioCost, evaluate_ratio, ratio_problem
 from nearcast.domain.generators.reloc2021 import Reloc2021, generate_reloc2021
 from nearcast.domain.plan import Brokers, Plan
 from nearcast.domain.scenario import FloatArray, Scenario
 from nearcast.pictures.home_map import draw_home_map
-from nearcast.pictures.server_bars import draw_server_bars
-from nearcast.pictures.server_load import PlanCost, cost_text, overloaded_servers, server_resources
-from nearcast.pictures.style import OVERLOAD_COLOUR, figure_bytes
+from nearcast.pictures.server_load import cost_text
+from nearcast.pictures.style import figure_bytes
 
 
 def small_scenario(side: int = 3, topics: int = 5) -> Scenario:
@@ -48,70 +43,6 @@ def collection(axes: Axes, name: str) -> Any:
     return next(item for item in axes.collections if item.get_gid() == name)
 
 
-def small_print(figure: Figure) -> str:
-    return figure.get_supxlabel()
-
-
-def test_a_server_is_overloaded_only_above_a_limit_beyond_rounding() -> None:
-    scenario = with_limits(
-        small_scenario(2), storage=np.array([10.0, 10, 10, 0]), compute=np.full(4, np.inf)
-    )
-    used = np.array([10 * (1 + 1e-12), 10.1, 0, 1])
-    resources = server_resources(scenario, ratio_cost(4, used, np.full(4, 1e9)))
-    assert overloaded_servers(resources).tolist() == [False, True, False, True]
-    assert resources[0].share == pytest.approx([1.0, 1.01, 0.0, np.inf])
-
-
-def test_each_model_shows_its_own_resources_and_value() -> None:
-    scenario = small_scenario()
-    plan = plan_of(scenario)
-    ratio = evaluate_ratio(ratio_problem(scenario), plan.homes)
-    connections = evaluate_connections(connections_problem(scenario), plan.homes)
-    brokers = np.ones((len(scenario.topics), len(scenario.servers)), dtype=np.bool_)
-    placement = evaluate_placement(placement_problem(scenario), plan.homes, plan.publish, brokers)
-    expected: list[tuple[PlanCost, int]] = [(ratio, 2), (connections, 2), (placement, 1)]
-    for cost, panels in expected:
-        assert len(server_resources(scenario, cost)) == panels
-        assert len(draw_server_bars(scenario, cost, "nearest").axes) == panels
-    assert cost_text(ratio) == f"Y = {ratio.y_ms:.3f} ms a delivery"
-    assert f"mean {placement.d1_ms / placement.pairs:.3f} ms" in cost_text(placement)
-
-
-def test_bars_are_sorted_by_load_with_a_tick_at_each_limit() -> None:
-    scenario = with_limits(
-        small_scenario(2),
-        ids=pa.array(["a", "b", "c", "d"]),
-        storage=np.array([100.0, 50, 25, 10]),
-        compute=np.array([1.0, 1, 1, np.inf]),
-    )
-    cost = ratio_cost(4, np.array([50.0, 40, 30, 1]), np.array([0.1, 0.1, 0.1, 9]))
-    storage, compute = draw_server_bars(scenario, cost, "nearest").axes
-    heights = [bar.get_height() for bar in storage.patches]  # type: ignore[attr-defined]
-    assert heights == [30, 40, 50, 1]  # shares 1.2, 0.8, 0.5, 0.1
-    assert [label.get_text() for label in compute.get_xticklabels()] == ["c", "b", "a", "d"]
-    ticks = [segment[0][1] for segment in storage.collections[0].get_segments()]  # type: ignore[attr-defined]
-    assert ticks == [25, 50, 100, 10]
-    assert len(compute.collections[0].get_segments()) == 3  # type: ignore[attr-defined]
-    colours = [to_hex(bar.get_facecolor()).upper() for bar in storage.patches]
-    assert [colour == OVERLOAD_COLOUR for colour in colours] == [True, False, False, False]
-    assert "storage" in storage.get_ylabel()
-    assert "[spool units]" in storage.get_ylabel()
-
-
-def test_many_servers_become_a_profile_of_use_against_the_limit() -> None:
-    scenario = small_scenario(side=8)
-    count = len(scenario.servers)
-    cost = ratio_cost(count, np.linspace(0, 1280, count), np.full(count, 320.0))
-    figure = draw_server_bars(scenario, cost, "nearest")
-    (axes,) = figure.axes
-    storage, compute, limit = axes.get_lines()
-    assert np.asarray(storage.get_ydata()) == pytest.approx(np.linspace(200, 0, count))
-    assert np.asarray(compute.get_ydata()) == pytest.approx(np.full(count, 10.0))
-    assert set(np.asarray(limit.get_ydata())) == {100}
-    assert storage.get_label() == "storage (32 servers over the limit)"
-    assert small_print(figure) == "64 servers, 32 with more than a limit allows."
-
-
 def test_the_map_has_a_dot_and_a_line_a_client_and_a_square_a_server() -> None:
     scenario = small_scenario()
     plan = plan_of(scenario)
@@ -129,7 +60,7 @@ def test_the_map_has_a_dot_and_a_line_a_client_and_a_square_a_server() -> None:
     assert np.array_equal(dots.get_facecolors(), squares.get_facecolors()[plan.homes])
     assert axes.get_title("left") == f"Homes by nearest: {cost_text(cost)}"
     assert (axes.get_xlabel(), axes.get_ylabel()) == ("x [km]", "y [km]")
-    assert small_print(figure).startswith(f"{clients} clients, 9 servers, ")
+    assert figure.get_supxlabel().startswith(f"{clients} clients, 9 servers, ")
 
 
 def test_overloaded_servers_are_crossed_and_squares_grow_with_storage() -> None:
@@ -164,22 +95,19 @@ def test_a_crowd_is_sampled_and_the_small_print_says_so() -> None:
     dots = collection(axes, "clients").get_offsets()
     assert len(dots) == len(np.unique(dots, axis=0)) == 20_000
     assert "home-lines" not in [item.get_gid() for item in axes.collections]
-    assert "A random sample of 20,000 clients is shown." in small_print(figure)
+    assert "A random sample of 20,000 clients is shown." in figure.get_supxlabel()
     again = draw_home_map(scenario, plan, cost, "nearest", seed=3).axes[0]
     assert np.array_equal(dots, collection(again, "clients").get_offsets())
 
 
-def test_one_server_and_strange_names_can_be_drawn() -> None:
+def test_one_server_with_a_strange_name_can_be_drawn() -> None:
     scenario = small_scenario(side=1, topics=1)
     scenario = with_limits(scenario, ids=pa.array(["$\\x{ <script> with a long tail"]))
     plan = plan_of(scenario)
     cost = evaluate_ratio(ratio_problem(scenario), plan.homes)
-    for figure in (
-        draw_home_map(scenario, plan, cost, "_$own"),
-        draw_server_bars(scenario, cost, "_$own"),
-    ):
-        assert figure_bytes(figure).startswith(b"\x89PNG")
-        assert "1 server," in small_print(figure)
+    figure = draw_home_map(scenario, plan, cost, "_$own")
+    assert figure_bytes(figure).startswith(b"\x89PNG")
+    assert "1 server," in figure.get_supxlabel()
 
 
 def test_positions_outside_the_field_are_shown() -> None:

@@ -1,0 +1,176 @@
+"""``nearcast bench``: speed, memory and quality of the planners, measured on this machine."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from nearcast.cli.console import json_option, print_json, print_table, show_number, step_progress
+from nearcast.errors import OutputError
+
+__all__ = ["bench"]
+
+out_option = click.option(
+    "--out",
+    type=click.Path(path_type=Path),
+    help="Folder for the numbers (CSV, JSON) and the picture.  [default: none are written]",
+)
+
+
+@click.group()
+def bench() -> None:
+    """Measure speed, memory and quality on this machine.
+
+    \b
+      plan       seconds and memory from 10^3 to 10^6 clients
+      gap        distance of `optimised` to the proven bound, against seconds
+      placement  search against proven optima, and the time to prove them
+      replan     warm starts after clients moved, against planning from scratch
+    """
+
+
+@bench.command()
+@click.option(
+    "--most-clients",
+    type=click.Choice(["1000", "10000", "100000", "1000000"]),
+    default="1000000",
+    show_default=True,
+    help="Largest size.",
+)
+@click.option("--methods", default="nearest,reloc,optimised", show_default=True)
+@click.option(
+    "--time-limit",
+    "time_limit_s",
+    type=float,
+    default=60.0,
+    show_default=True,
+    help="Seconds of search for optimised at the largest size; less in proportion below.",
+)
+@click.option("--seed", type=click.IntRange(min=0), default=1, show_default=True)
+@out_option
+@json_option
+def plan(
+    most_clients: str,
+    methods: str,
+    time_limit_s: float,
+    seed: int,
+    out: Path | None,
+    as_json: bool,
+) -> None:
+    """Measure planning from a thousand clients up, each method in a process of its own."""
+    from nearcast.experiments import plan_scale
+
+    sizes = [size for size in plan_scale.SIZES if size <= int(most_clients)]
+    names = methods.split(",")
+    with step_progress(len(sizes) * len(names), enabled=not as_json) as begin:
+        points = plan_scale.run(sizes, names, seed=seed, time_limit_s=time_limit_s, begin=begin)
+    rows = plan_scale.as_rows(points)
+    _finish("plan", rows, rows, out, as_json)
+    if out is not None:
+        from nearcast.pictures.style import save_figure
+
+        save_figure(plan_scale.draw(points), out / "plan.png")
+
+
+@bench.command()
+@click.option("--seeds", type=click.IntRange(min=1), default=10, show_default=True)
+@click.option("--settings", help="Comma-separated; default: all.")
+@click.option(
+    "--seconds", default="0.25,0.5,1,2,10", show_default=True, help="Time limits of the search."
+)
+@out_option
+@json_option
+def gap(seeds: int, settings: str | None, seconds: str, out: Path | None, as_json: bool) -> None:
+    """Measure the gap of `optimised` to the proven bound on reloc2021, against seconds."""
+    from nearcast.experiments import gap as experiment
+
+    chosen = dict(experiment.SETTINGS)
+    if settings is not None:
+        wanted = [name.strip() for name in settings.split(",")]
+        if unknown := [name for name in wanted if name not in chosen]:
+            raise click.BadParameter(f"no setting {unknown[0]!r}; there are: {', '.join(chosen)}")
+        chosen = {name: chosen[name] for name in wanted}
+    limits_s = [float(text) for text in seconds.split(",")]
+    with step_progress(seeds * len(chosen), enabled=not as_json) as begin:
+        points = experiment.run(chosen, range(seeds), limits_s, begin=begin)
+    _finish("gap", experiment.as_rows(points), experiment.summary(points), out, as_json)
+    if out is not None:
+        from nearcast.pictures.style import save_figure
+
+        save_figure(experiment.draw(points), out / "gap.png")
+
+
+@bench.command()
+@click.option("--seeds", type=click.IntRange(min=1), default=20, show_default=True)
+@click.option(
+    "--search-limit", type=float, default=1.0, show_default=True, help="Seconds of search."
+)
+@out_option
+@json_option
+def placement(seeds: int, search_limit: float, out: Path | None, as_json: bool) -> None:
+    """Measure the placement search against proven optima, and the CPU time to prove them."""
+    from nearcast.experiments import placement_gap
+
+    with step_progress(3 * seeds, enabled=not as_json) as begin:
+        points = placement_gap.run(range(seeds), search_limit_s=search_limit, begin=begin)
+    rows = placement_gap.as_rows(points)
+    _finish("placement", rows, placement_gap.summary(points), out, as_json)
+
+
+@bench.command()
+@click.option("--seeds", type=click.IntRange(min=1), default=5, show_default=True)
+@click.option("--clients", type=int, default=10_000, show_default=True)
+@click.option(
+    "--moved", type=float, default=0.01, show_default=True, help="Share of clients that moved."
+)
+@click.option("--price", type=float, default=2.0, show_default=True, help="Per migrated spool, ms.")
+@out_option
+@json_option
+def replan(
+    seeds: int, clients: int, moved: float, price: float, out: Path | None, as_json: bool
+) -> None:
+    """Measure re-planning after a part of the clients moved against planning from scratch."""
+    from nearcast.experiments import replanning
+
+    with step_progress(seeds, enabled=not as_json) as begin:
+        points = replanning.run(clients, moved, price, range(seeds), begin=begin)
+    rows = replanning.as_rows(points)
+    _finish("replan", rows, rows, out, as_json)
+
+
+def _finish(
+    case: str,
+    points: Sequence[dict[str, Any]],
+    shown: Sequence[dict[str, Any]],
+    out: Path | None,
+    as_json: bool,
+) -> None:
+    """Write the numbers and show the table."""
+    if out is not None:
+        from nearcast.pictures.report_folder import prepare_report_folder
+
+        prepare_report_folder(out)
+        try:
+            (out / f"{case}.json").write_text(json.dumps(points, indent=1) + "\n")
+            with (out / f"{case}.csv").open("w", newline="") as file:
+                writer = csv.DictWriter(file, list(points[0]))
+                writer.writeheader()
+                writer.writerows(points)
+        except OSError as reason:
+            raise OutputError(f"{out}: cannot be written: {reason.strerror}") from reason
+    if as_json:
+        print_json({"case": case, "summary": list(shown), "points": list(points)})
+        return
+    print_table(list(shown[0]), [[_show(name, v) for name, v in row.items()] for row in shown])
+
+
+def _show(name: str, value: Any) -> str:
+    if isinstance(value, float):
+        is_share = "gap" in name or "largest at" in name
+        return f"{100 * value:.2f} %" if is_share else show_number(value, 3)
+    return f"{value:,}" if isinstance(value, int) else str(value)

@@ -1,0 +1,5 @@
+"""Benchmarks of the planners: each module has ``run()`` (numbers) and ``draw()`` (picture).
+
+``plan_scale`` (seconds and memory against clients), ``gap`` (distance to the bound against
+seconds), ``placement_gap`` (against proven optima), ``replanning`` (warm starts).
+"""

@@ -1,0 +1,134 @@
+"""How far `optimised` is from the proven bound, against seconds, on the paper's setting."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from nearcast.domain.generators.reloc2021 import Reloc2021, generate_reloc2021
+from nearcast.domain.plan import Model, Objective
+from nearcast.domain.scenario import Scenario
+from nearcast.pictures.gap_curve import GapSeries, draw_gap_curve
+from nearcast.planning.assessment import assess_homes
+from nearcast.planning.bounds import proven_bound
+from nearcast.planning.optimised import search_plan
+from nearcast.planning.registry import find_method
+from nearcast.planning.request import PlanRequest
+
+__all__ = ["BASELINES", "SETTINGS", "GapPoint", "as_rows", "draw", "run", "summary"]
+
+SETTINGS: Mapping[str, Reloc2021] = {
+    **{f"sigma {sigma}": Reloc2021(sigma_km=sigma) for sigma in (1, 5, 10, 15, 20)},
+    "overlap 0.3": Reloc2021(overlap=0.3),
+    "p 4": Reloc2021(spool_per_member=4),
+    "p 8": Reloc2021(spool_per_member=8),
+}
+BASELINES = ("nearest", "reloc", "otos", "otos-centre")
+
+
+@dataclass(frozen=True, slots=True)
+class GapPoint:
+    """One seed of one setting at one time limit."""
+
+    setting: str
+    seed: int
+    seconds: float
+    """Time limit of the search."""
+    cost_ms: float
+    bound_ms: float
+    gap: float
+    bound_seconds: float
+    reloc_ms: float
+    best_baseline_ms: float
+
+
+def run(
+    settings: Mapping[str, Reloc2021] = SETTINGS,
+    seeds: Sequence[int] = range(10),
+    limits_s: Sequence[float] = (0.25, 0.5, 1.0, 2.0, 10.0),
+    *,
+    begin: Callable[[str], None] = lambda _name: None,
+) -> list[GapPoint]:
+    """Search each seed anew for every time limit; the bound is proved once per seed."""
+    points = []
+    for setting, parameters in settings.items():
+        for seed in seeds:
+            begin(f"{setting}, seed {seed}")
+            points += _measure(setting, generate_reloc2021(parameters, seed), seed, limits_s)
+    return points
+
+
+def _measure(
+    setting: str, scenario: Scenario, seed: int, limits_s: Sequence[float]
+) -> list[GapPoint]:
+    request = PlanRequest(model=Model.RATIO, seed=seed)
+    baselines = {
+        name: assess_homes(
+            scenario, find_method(name, Model.RATIO).plan(scenario, request).homes, Model.RATIO
+        ).cost
+        for name in BASELINES
+    }
+    costs = {}
+    for limit_s in limits_s:
+        timed = PlanRequest(model=Model.RATIO, seed=seed, time_limit_s=limit_s)
+        homes = search_plan(scenario, timed).homes
+        costs[limit_s] = assess_homes(scenario, homes, Model.RATIO).cost
+    bound = proven_bound(scenario, Model.RATIO, Objective.D1, upper_cost=min(costs.values()))
+    return [
+        GapPoint(
+            setting=setting,
+            seed=seed,
+            seconds=limit_s,
+            cost_ms=cost,
+            bound_ms=bound.value,
+            gap=cost / bound.value - 1,
+            bound_seconds=bound.seconds,
+            reloc_ms=baselines["reloc"],
+            best_baseline_ms=min(baselines.values()),
+        )
+        for limit_s, cost in costs.items()
+    ]
+
+
+def summary(points: Sequence[GapPoint]) -> list[dict[str, object]]:
+    """Return one row a setting: mean and largest gap at each limit, and RELOC beside it."""
+    rows: list[dict[str, object]] = []
+    for setting in dict.fromkeys(point.setting for point in points):
+        mine = [point for point in points if point.setting == setting]
+        longest = max(point.seconds for point in mine)
+        last = [point for point in mine if point.seconds == longest]
+        row: dict[str, object] = {"setting": setting}
+        for limit_s in sorted({point.seconds for point in mine}):
+            gaps = [point.gap for point in mine if point.seconds == limit_s]
+            row[f"gap at {limit_s:g} s"] = float(np.mean(gaps))
+            row[f"largest at {limit_s:g} s"] = float(np.max(gaps))
+        row["bound"] = float(np.mean([point.bound_ms for point in last]))
+        row["optimised"] = float(np.mean([point.cost_ms for point in last]))
+        row["reloc"] = float(np.mean([point.reloc_ms for point in last]))
+        row["best published"] = float(np.mean([point.best_baseline_ms for point in last]))
+        row["bound seconds"] = float(np.mean([point.bound_seconds for point in last]))
+        rows.append(row)
+    return rows
+
+
+def draw(points: Sequence[GapPoint]) -> Figure:
+    """Return the gap against seconds, a curve a setting."""
+    series = {}
+    for setting in dict.fromkeys(point.setting for point in points):
+        mine = [point for point in points if point.setting == setting]
+        seconds = sorted({point.seconds for point in mine})
+        seeds = sorted({point.seed for point in mine})
+        gap = {(point.seed, point.seconds): point.gap for point in mine}
+        series[setting] = GapSeries(
+            seconds=np.array(seconds),
+            gap=np.array([[gap[seed, limit_s] for limit_s in seconds] for seed in seeds]),
+        )
+    return draw_gap_curve(series, title="Gap of optimised to the proven bound")
+
+
+def as_rows(points: Sequence[GapPoint]) -> list[dict[str, object]]:
+    """Return plain rows for JSON and CSV."""
+    return [asdict(point) for point in points]

@@ -1,0 +1,72 @@
+"""Re-planning after a part of the clients moved, against planning from scratch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
+
+import numpy as np
+
+from nearcast.domain.generators.reloc2021 import Reloc2021, generate_reloc2021
+from nearcast.domain.plan import Model
+from nearcast.domain.plan_in_force import PlanInForce, in_force
+from nearcast.domain.scenario import Scenario
+from nearcast.planning.assessment import assess_homes
+from nearcast.planning.optimised import search_plan
+from nearcast.planning.request import PlanRequest
+from nearcast.planning.solve import plan_of_homes
+from nearcast.planning.stopping import Stopwatch
+
+__all__ = ["ReplanPoint", "as_rows", "moved", "run"]
+
+_CLIENTS_PER_TOPIC = 13.9
+
+
+@dataclass(frozen=True, slots=True)
+class ReplanPoint:
+    """One seed: the old plan on the new positions, re-planned, and planned from scratch."""
+
+    seed: int
+    clients: int
+    moved: int
+    kept_ms: float
+    """Cost if nothing is re-planned."""
+    replanned_ms: float
+    scratch_ms: float
+    replan_seconds: float
+    scratch_seconds: float
+    time_share: float
+    replan_migrations: int
+    scratch_migrations: int
+
+
+def run(
+    clients: int,
+    share: float,
+    price_ms: float,
+    seeds: Sequence[int],
+    *,
+    begin: Callable[[str], None] = lambda _name: None,
+) -> list[ReplanPoint]:
+    """Move a share of the clients to other places and plan again in both ways."""
+    points = []
+    topics = max(round(clients / _CLIENTS_PER_TOPIC), 1)
+    side = max(round((topics / 4) ** 0.5), 2)
+    for seed in seeds:
+        begin(f"seed {seed}")
+        before = generate_reloc2021(Reloc2021(topics=topics, servers_per_side=side), seed)
+        request = PlanRequest(model=Model.RATIO, seed=seed)
+        old = search_plan(before, request).homes
+        after = moved(before, share, np.random.default_rng(seed))
+        points.append(_measure(seed, before, after, in_force(_plan(before, old)), request, price_ms))
+    return points
+
+
+def moved(scenario: Scenario, share: float, rng: np.random.Generator) -> Scenario:
+    """Return the scenario with a share of the clients somewhere else in the field."""
+    clients = scenario.clients
+    chosen = rng.random(len(clients)) < share
+    x_km, y_km = clients.x_km.copy(), clients.y_km.copy()
+    x_km[chosen] = rng.uniform(0, scenario.settings.width_km, int(chosen.sum()))
+    y_km[chosen] = rng.uniform(0, scenario.settings.height_km, int(chosen.sum()))
+    return replace(scenario, clients=replace(clients, x_km=x_km, y_km=y_km))

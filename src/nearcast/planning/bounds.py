@@ -1,0 +1,79 @@
+"""Proven lower bounds by model: a quick one for every plan, a strong one for `optimised`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from nearcast.delay.connections import connections_problem
+from nearcast.delay.placement import placement_problem
+from nearcast.delay.ratio import ratio_problem
+from nearcast.domain.plan import Model, Objective
+from nearcast.domain.scenario import Scenario
+from nearcast.planning.request import Progress
+
+__all__ = ["Bound", "proven_bound", "quick_bound"]
+
+_MANY_MEMBERS = 100_000
+"""From here on a bound without prices has to do: it takes seconds instead of minutes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """A value that no plan can be below."""
+
+    value: float
+    """Y in ms, or the chosen D."""
+    seconds: float
+
+
+def quick_bound(scenario: Scenario, model: Model, objective: Objective) -> float:
+    """Return a bound that takes about a second at paper size."""
+    return proven_bound(scenario, model, objective, quick=True).value
+
+
+def proven_bound(
+    scenario: Scenario,
+    model: Model,
+    objective: Objective,
+    *,
+    quick: bool = False,
+    limit_s: float | None = None,
+    upper_cost: float | None = None,
+    on_progress: Callable[[Progress], None] | None = None,
+) -> Bound:
+    """Return the best bound that the effort allows.
+
+    Parameters
+    ----------
+    quick : little effort.
+    limit_s : seconds it may take; None: as the size needs.
+    upper_cost : cost of the best plan known; a guide for the prices, and where to stop.
+    on_progress : called every now and then with the bound so far.
+    """
+    if model is Model.RATIO:
+        from nearcast.planning.ratio.bound import BoundParams, bound_ratio
+
+        large = len(scenario.members) > _MANY_MEMBERS
+        params = BoundParams(
+            sweeps=_SWEEPS[quick, large], time_limit_s=limit_s, near_servers=8 if large else 16
+        )
+        ratio = bound_ratio(ratio_problem(scenario), params, upper_cost, on_progress)
+        return Bound(ratio.value_ms, ratio.seconds)
+    if model is Model.CONNECTIONS:
+        from nearcast.planning.connections.bound import BoundParameters, bound_connections
+
+        parameters = BoundParameters(sweeps=30 if quick else 300, time_limit_s=limit_s)
+        found = bound_connections(
+            connections_problem(scenario), parameters, upper_cost, on_progress
+        )
+        return Bound(found.y_ms, found.seconds)
+    from nearcast.planning.placement.bound import bound_placement
+    from nearcast.planning.stopping import Stopwatch
+
+    watch = Stopwatch()
+    return Bound(bound_placement(placement_problem(scenario), objective), watch.seconds())
+
+
+_SWEEPS = {(True, False): 15, (False, False): 200, (True, True): 4, (False, True): 20}
+"""Of the ratio bound, by (quick, large)."""

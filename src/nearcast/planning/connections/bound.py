@@ -1,0 +1,155 @@
+"""A lower bound of Y under M1 that knows shared storage and the limit of clients."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from nearcast.delay.connections import ConnectionsProblem
+from nearcast.domain.scenario import FloatArray
+from nearcast.planning.request import Progress
+from nearcast.planning.stopping import Stopwatch
+
+if TYPE_CHECKING:
+    from nearcast.planning.connections.bound_kernels import Labels, Prices
+
+__all__ = ["BoundParameters", "ConnectionsBound", "bound_connections"]
+
+SOFT = 1.0
+_CLOSE = 1e-4
+"""A bound this near to the known plan (as a share) needs no further work."""
+
+
+@dataclass(frozen=True, slots=True)
+class BoundParameters:
+    """How much work to spend."""
+
+    sweeps: int = 300
+    """Rounds of better prices; 0: only the nearest legs."""
+    time_limit_s: float | None = None
+    near_servers: int = 40
+    """Servers of a client that are priced; all others count as one free label."""
+    first_step_ms: float = 0.02
+    last_step_ms: float = 0.001
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionsBound:
+    """A proven bound."""
+
+    y_ms: float
+    """No assignment has a smaller Y."""
+    nearest_ms: float
+    """The bound of the nearest legs alone, exact when no limit binds."""
+    sweeps: int
+    seconds: float
+
+
+def bound_connections(
+    problem: ConnectionsProblem,
+    parameters: BoundParameters | None = None,
+    upper_cost: float | None = None,
+    on_progress: Callable[[Progress], None] | None = None,
+) -> ConnectionsBound:
+    """Return a lower bound of the Y of every assignment; stops early at `upper_cost`.
+
+    Every client takes a label: "home at l, processed there" costs its leg, "home at l, cloud"
+    its leg and d^C. Toss one coin per server, "local" with chance 1 - r_l: a plan becomes a
+    mixture of labellings whose mean cost is the plan's Y (but for the excess of clients), and
+    whose mean storage use is (1 - r_l) u_l <= A_l. So with prices lambda_l >= 0 per unit of
+    storage, Y is at least the mean of ``cost + sum lambda_l (use_l - A_l)``, hence at least its
+    minimum over labellings. The price lambda_l * spool_n of a topic at a server is paid once;
+    splitting it over the topic's publishers in any way (not negative, adding up to at most the
+    price) charges no labelling more. Then clients are independent, and the minimum is a sum.
+
+    Client limit: n clients on a server with limit B cost beta W (n - B) if n > B, and W is at
+    least the sum w of the floor(B) + 1 smallest weights; so that cost is at least mu (n - B) for
+    every price 0 <= mu <= beta w, which is a price per client.
+    """
+    watch = Stopwatch(None if parameters is None else parameters.time_limit_s)
+    parameters = parameters or BoundParameters()
+    weight, network = problem.client_weight, problem.network
+    if not network.client_count:
+        return ConnectionsBound(0.0, 0.0, 0, watch.seconds())
+    near = parameters.near_servers
+    legs_ms, servers = network.nearest_servers(near + 1)
+    nearest_ms = best = float(weight @ legs_ms[:, 0])
+    enough = np.inf if upper_cost is None else upper_cost * (1 - _CLOSE)
+    rows = np.flatnonzero(problem.publishes & (problem.spool > 0)[problem.member_topic])
+    if best >= enough or not parameters.sweeps or not len(rows):
+        return ConnectionsBound(best, nearest_ms, 0, watch.seconds())
+    from nearcast.planning.connections import bound_kernels as kernels
+
+    labels = _labels_of(problem, rows, legs_ms, servers, near)
+    prices = kernels.Prices(
+        storage=np.zeros(network.server_count),
+        client=np.zeros(network.server_count),
+        client_most=_largest_client_price(problem),
+        split=np.zeros(labels.block.shape),
+    )
+    shares = kernels.Shares(np.empty(labels.leg_ms.shape), np.empty(labels.leg_ms.shape))
+    unit, sweep = float(weight.mean()), 0
+    while sweep < parameters.sweeps and best < enough and not watch.expired():
+        fraction = sweep / parameters.sweeps
+        step_ms = unit * _between(parameters.first_step_ms, parameters.last_step_ms, fraction)
+        soft_ms = SOFT * step_ms
+        cheapest_ms = kernels.label_clients(labels, prices, shares, soft_ms)
+        best = max(best, kernels.proven_ms(labels, prices, cheapest_ms))
+        kernels.improve_prices(labels, prices, shares, step_ms)
+        sweep += 1
+        if on_progress is not None:
+            on_progress(Progress("bound", sweep / parameters.sweeps, upper_cost, best))
+    return ConnectionsBound(best, nearest_ms, sweep, watch.seconds())
+
+
+def _between(first: float, last: float, fraction: float) -> float:
+    """Return the value at a fraction of the geometric way from first to last."""
+    return float(first * (last / first) ** fraction)
+
+
+def _largest_client_price(problem: ConnectionsProblem) -> FloatArray:
+    """Return the largest valid mu of each server; 0 where the limit cannot be exceeded."""
+    smallest = np.cumsum(np.sort(problem.client_weight))
+    limit = problem.client_limit
+    can_exceed = limit < len(smallest)
+    first_excess = np.where(can_exceed, np.floor(limit), 0).astype(np.int64)
+    return np.where(can_exceed, problem.beta_ms * smallest[first_excess], 0.0)
+
+
+def _labels_of(
+    problem: ConnectionsProblem,
+    rows: FloatArray,
+    legs_ms: FloatArray,
+    servers: FloatArray,
+    near: int,
+) -> Labels:
+    """Return the labels and which of them share a (topic, server)."""
+    from nearcast.planning.connections.bound_kernels import Labels
+
+    weight, clients = problem.client_weight, problem.network.client_count
+    rows = rows[np.argsort(problem.member_client[rows], kind="stable")]
+    client, topic = problem.member_client[rows], problem.member_topic[rows]
+    server = np.ascontiguousarray(servers[:, :near])
+    key = topic.astype(np.int64)[:, None] * problem.network.server_count + server[client]
+    used, block = np.unique(key, return_inverse=True)
+    block = block.reshape(key.shape).astype(np.int32)
+    block_server = (used % problem.network.server_count).astype(np.int32)
+    outside = legs_ms[:, near] if legs_ms.shape[1] > near else np.full(clients, np.inf)
+    return Labels(
+        server=server,
+        leg_ms=weight[:, None] * legs_ms[:, :near],
+        outside_ms=np.where(np.isinf(outside), np.inf, weight * np.minimum(outside, 1e300)),
+        cloud_ms=weight * problem.network.cloud_ms,
+        pin_start=np.searchsorted(client, np.arange(clients + 1)),
+        pin_client=client,
+        block=block,
+        block_start=np.searchsorted(np.sort(block, axis=None), np.arange(len(used) + 1)),
+        entry=np.argsort(block, axis=None, kind="stable"),
+        block_server=block_server,
+        block_spool=problem.spool[used // problem.network.server_count],
+        storage=problem.storage,
+        client_limit=problem.client_limit,
+    )

@@ -1,0 +1,176 @@
+"""The only home of HiGHS: a linear or mixed-integer model in, values and bounds out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+import highspy
+import numpy as np
+
+from nearcast.domain.scenario import BoolArray, FloatArray, IndexArray
+from nearcast.errors import SolverError
+
+__all__ = ["LinearModel", "Solution", "SolverStatus", "solve_mixed", "solve_relaxation"]
+
+
+class SolverStatus(StrEnum):
+    """How a solve ended."""
+
+    OPTIMAL = "optimal"
+    TIME_LIMIT = "time_limit"
+    INFEASIBLE = "infeasible"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LinearModel:
+    """Minimise cost @ v with lower <= v <= upper and row_lower <= A v <= row_upper."""
+
+    cost: FloatArray
+    lower: FloatArray
+    upper: FloatArray
+    integer: BoolArray
+    row_lower: FloatArray
+    row_upper: FloatArray
+    row_start: IndexArray
+    """A by rows: row r has the entries row_start[r]:row_start[r + 1]."""
+    column: IndexArray
+    value: FloatArray
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Solution:
+    """What the solver knows at its end."""
+
+    status: SolverStatus
+    values: FloatArray | None
+    """None when no feasible point was found."""
+    bound: float
+    """Proven lower bound of the objective; minus infinity when nothing is proved."""
+    reduced_cost: FloatArray | None = None
+    """Of a relaxation only."""
+
+
+def solve_relaxation(model: LinearModel, time_limit_s: float = float("inf")) -> Solution:
+    """Return the optimum of the model without its integrality."""
+    solver = _load(model, time_limit_s, relaxed=True)
+    solver.run()
+    status = _status(solver)
+    if status is not SolverStatus.OPTIMAL:
+        bound = float("inf") if status is SolverStatus.INFEASIBLE else -float("inf")
+        return Solution(status, None, bound)
+    solution = solver.getSolution()
+    return Solution(
+        status,
+        np.array(solution.col_value),
+        float(solver.getInfo().objective_function_value),
+        np.array(solution.col_dual),
+    )
+
+
+def solve_mixed(
+    model: LinearModel,
+    time_limit_s: float = float("inf"),
+    seed: int = 0,
+    start: tuple[IndexArray, FloatArray] | None = None,
+    cutoff: float = float("inf"),
+    on_bound: Callable[[float], None] | None = None,
+) -> Solution:
+    """Return the optimum of a mixed-integer model, or the best point within the time limit.
+
+    Parameters
+    ----------
+    start
+        Columns and their values (of the integer columns, say) to start from.
+    cutoff
+        Only points cheaper than this are looked for.
+    on_bound
+        Called with the proven bound every now and then.
+
+    Raises
+    ------
+    SolverError
+        When HiGHS stops for a reason other than a limit.
+    KeyboardInterrupt
+        On Ctrl-C, after HiGHS has come to rest.
+    """
+    solver = _load(model, time_limit_s, relaxed=False)
+    solver.setOptionValue("random_seed", seed % 2**31)
+    solver.setOptionValue("mip_rel_gap", 0.0)
+    solver.setOptionValue("mip_abs_gap", 1e-7)
+    if np.isfinite(cutoff):
+        solver.setOptionValue("objective_bound", float(cutoff))
+    if start is not None:
+        columns, values = start
+        solver.setSolution(len(columns), columns, values)
+    interrupted = _watch(solver, on_bound)
+    solver.run()
+    if interrupted:
+        raise KeyboardInterrupt
+    status, info = _status(solver), solver.getInfo()
+    feasible = info.primal_solution_status == highspy.SolutionStatus.kSolutionStatusFeasible
+    return Solution(
+        status,
+        np.array(solver.getSolution().col_value) if feasible else None,
+        float(info.mip_dual_bound),
+    )
+
+
+def _load(model: LinearModel, time_limit_s: float, *, relaxed: bool) -> Any:
+    """Return a silent single-threaded solver with the model in it."""
+    solver = highspy.Highs()
+    solver.setOptionValue("output_flag", False)
+    solver.setOptionValue("log_to_console", False)
+    solver.setOptionValue("threads", 1)
+    solver.setOptionValue("time_limit", max(float(time_limit_s), 0.0))
+    problem = highspy.HighsLp()
+    problem.num_col_, problem.num_row_ = len(model.cost), len(model.row_lower)
+    problem.col_cost_ = model.cost
+    problem.col_lower_, problem.col_upper_ = model.lower, model.upper
+    problem.row_lower_, problem.row_upper_ = model.row_lower, model.row_upper
+    problem.a_matrix_.format_ = highspy.MatrixFormat.kRowwise
+    problem.a_matrix_.start_ = model.row_start
+    problem.a_matrix_.index_ = model.column
+    problem.a_matrix_.value_ = model.value
+    if not relaxed:
+        kinds = (highspy.HighsVarType.kContinuous, highspy.HighsVarType.kInteger)
+        problem.integrality_ = [kinds[flag] for flag in model.integer.tolist()]
+    if solver.passModel(problem) == highspy.HighsStatus.kError:
+        raise SolverError("HiGHS refused the model")
+    return solver
+
+
+def _watch(solver: Any, on_bound: Callable[[float], None] | None) -> list[bool]:
+    """Have HiGHS call back, so that Ctrl-C stops it; return a list that is then not empty.
+
+    Python's own handler runs inside the callback; an exception must not travel through C++.
+    """
+    interrupted: list[bool] = []
+
+    def look(event: Any) -> None:
+        try:
+            if on_bound is not None:
+                on_bound(float(event.data_out.mip_dual_bound))
+            if interrupted:
+                event.interrupt()
+        except KeyboardInterrupt:
+            interrupted.append(True)
+            event.interrupt()
+
+    solver.cbMipInterrupt.subscribe(look)
+    return interrupted
+
+
+def _status(solver: Any) -> SolverStatus:
+    status = solver.getModelStatus()
+    known = {
+        highspy.HighsModelStatus.kOptimal: SolverStatus.OPTIMAL,
+        highspy.HighsModelStatus.kTimeLimit: SolverStatus.TIME_LIMIT,
+        highspy.HighsModelStatus.kInfeasible: SolverStatus.INFEASIBLE,
+        highspy.HighsModelStatus.kObjectiveBound: SolverStatus.INFEASIBLE,
+    }
+    if status not in known:
+        raise SolverError(f"HiGHS stopped: {solver.modelStatusToString(status)}")
+    return known[status]

@@ -1,0 +1,179 @@
+"""A proven lower bound of Y for the delegation-ratio model (M2), by Lagrange prices.
+
+Why it holds for every plan. With homes fixed, toss one coin per server: with chance theta_l all
+that is at home on l is processed there ("local"), else in the cloud. The expected cost of the
+tossed labelling (legs; d^S from a local publisher to the subscriber's home; 2 d^C per delivery of
+a cloud publisher) is exactly I * Y, eqs. (6)-(9), and the expected local load of l is
+theta_l * storage_used_l <= A_l and theta_l * v_l <= B_l, eq. (2). So for prices >= 0 the expected
+value of "cost + price * (local load - limit)" is at most I * Y, and some labelling is not above
+it. The bound is a lower bound of that priced cost over all labellings, in which every client now
+chooses freely. It stays valid
+
+- for any split of a spool's price over the topic's publishers (the topic is present where one is),
+- for any messages by which a pair hands its cost to its two clients: the sum of all minima never
+  exceeds the minimum of the sum,
+- when pairs are dropped (costs are not negative), and when far homes are lumped into one label
+  whose leg, price and distances are lower bounds.
+
+The last value is computed from scratch in double precision, whatever the sweeps did before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from nearcast.delay.ratio import RatioProblem
+from nearcast.domain.scenario import FloatArray
+from nearcast.planning.ratio.bound_relaxation import Relaxation, relax
+from nearcast.planning.request import Progress
+from nearcast.planning.stopping import Stopwatch
+
+__all__ = ["BoundParams", "RatioBound", "bound_ratio"]
+
+_WARM_SWEEPS, _LAST_SWEEPS = 6, 6
+_SCAN_FACTOR = 1.15
+_ROUNDING = 1e-10
+"""Relative allowance for the rounding of the last sum."""
+
+
+@dataclass(frozen=True, slots=True)
+class BoundParams:
+    """How much work to put into the bound; the same sweeps give the same value."""
+
+    sweeps: int = 100
+    """Rounds over all pairs with a step of the prices."""
+    time_limit_s: float | None = None
+    """Stop early after these seconds."""
+    near_servers: int = 16
+    """Servers that a client chooses from; those beyond share one label."""
+    message_bytes: int = 600_000_000
+    """Memory for the messages; less memory takes fewer servers and pairs."""
+    first_step: float = 0.3
+    step_decay: float = 0.98
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RatioBound:
+    """A proven lower bound and the prices that prove it."""
+
+    value_ms: float
+    """Y of every plan is at least this."""
+    seconds: float
+    sweeps: int
+    storage_price: FloatArray
+    """lambda [server], ms of summed delay per unit of storage."""
+    compute_price: FloatArray
+    """nu [server], ms of summed delay per unit of compute."""
+
+
+def bound_ratio(
+    problem: RatioProblem,
+    params: BoundParams = BoundParams(),
+    upper_cost: float | None = None,
+    on_progress: Callable[[Progress], None] | None = None,
+) -> RatioBound:
+    """Return a lower bound of Y over all assignments of homes.
+
+    Parameters
+    ----------
+    problem
+        The arrays of M2.
+    params
+        How much work to do.
+    upper_cost
+        Y of the best plan known: sizes the steps of the prices. The bound holds without it.
+    on_progress
+        Called after every sweep.
+    """
+    watch = Stopwatch(params.time_limit_s)
+    if problem.deliveries == 0:
+        nothing = np.zeros(problem.network.server_count)
+        return RatioBound(0.0, watch.seconds(), 0, nothing, nothing)
+    relaxation = relax(problem, params.near_servers, params.message_bytes)
+    for _ in range(_WARM_SWEEPS):
+        relaxation.sweep_pairs()
+    _scan_uniform_prices(relaxation)
+    sweeps = _climb(relaxation, params, upper_cost, watch, on_progress)
+    value = relaxation.proven_value()
+    return RatioBound(
+        value_ms=max(value / problem.deliveries * (1 - _ROUNDING), 0.0),
+        seconds=watch.seconds(),
+        sweeps=sweeps,
+        storage_price=relaxation.storage_price,
+        compute_price=relaxation.compute_price,
+    )
+
+
+def _scan_uniform_prices(relaxation: Relaxation) -> None:
+    """Raise one price for all servers while it pays: small steps cannot cross the way to the cloud.
+
+    Where the total limit is exceeded someone must be delegated, and the price that makes the
+    cloud worth while is far above the prices that only move clients between servers.
+    """
+    zero = relaxation.storage_price.copy()
+    for kind in (0, 1):
+        best, best_prices = relaxation.value(), relaxation.prices()
+        price = 0.4 * relaxation.cloud_price(kind)
+        while price > 0:
+            trial = list(relaxation.prices())
+            trial[kind] = zero + price
+            relaxation.set_prices(trial[0], trial[1])
+            relaxation.sweep()
+            relaxation.sweep()
+            if relaxation.value() <= best:
+                break
+            best, best_prices = relaxation.value(), relaxation.prices()
+            price *= _SCAN_FACTOR
+        relaxation.set_prices(*best_prices)
+
+
+def _climb(
+    relaxation: Relaxation,
+    params: BoundParams,
+    upper_cost: float | None,
+    watch: Stopwatch,
+    on_progress: Callable[[Progress], None] | None,
+) -> int:
+    """Alternate sweeps with price steps (Polyak's length, damped); return the sweeps made."""
+    problem = relaxation.problem
+    limits = (problem.storage, problem.compute)
+    target = np.inf if upper_cost is None else upper_cost * problem.deliveries
+    best, best_prices = -np.inf, relaxation.prices()
+    step = params.first_step
+    direction = [np.zeros_like(limit) for limit in limits]
+    made = 0
+    for sweep in range(params.sweeps):
+        relaxation.sweep()
+        made = sweep + 1
+        value = relaxation.value()
+        if value > best:
+            best, best_prices = value, relaxation.prices()
+        if on_progress:
+            on_progress(Progress("bound", made / params.sweeps, upper_cost, best / problem.deliveries))
+        if watch.expired():
+            break
+        step *= params.step_decay
+        prices = relaxation.prices()
+        excess = [
+            np.where((used <= limit) & (price <= 0), 0.0, used / limit - 1)
+            for used, limit, price in zip(relaxation.loads(), limits, prices, strict=True)
+        ]
+        squares = sum(float(x @ x) for x in excess)
+        if squares <= 1e-12:
+            continue
+        missing = min(max(target - value, 0.002 * best), 0.1 * abs(best))
+        length = step * min(missing / squares, abs(best) / len(problem.storage))
+        direction = [0.5 * old + 0.5 * new for old, new in zip(direction, excess, strict=True)]
+        relaxation.set_prices(
+            *(
+                np.maximum(price + length * way / limit, 0.0)
+                for price, way, limit in zip(prices, direction, limits, strict=True)
+            )
+        )
+    relaxation.set_prices(*best_prices)
+    for _ in range(_LAST_SWEEPS):
+        relaxation.sweep()
+    return made

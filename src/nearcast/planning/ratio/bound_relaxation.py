@@ -1,0 +1,243 @@
+"""The relaxed M2 problem in which clients choose labels under prices: arrays and sweeps."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from nearcast.delay.ratio import RatioProblem
+from nearcast.delay.slots import sum_by
+from nearcast.domain.scenario import FloatArray, IndexArray, OffsetArray
+
+__all__ = ["Relaxation", "relax"]
+
+_LONGEST_WINDOW = 64
+_FEWEST_SERVERS, _SHORTEST_WINDOW = 4, 4
+_SOFTNESS = 0.02
+"""Temperature of the soft choice that estimates loads, ms of summed delay."""
+
+
+@dataclass(slots=True, eq=False)
+class Relaxation:
+    """The state of the bound: potentials, messages, shares of spools and prices."""
+
+    problem: RatioProblem
+    server: IndexArray
+    """Home [client, label]; see `bound_kernels`."""
+    near: int
+    """Labels "local at a given server"."""
+    far: bool
+    """Whether the label after these is "local somewhere else"."""
+    base: FloatArray
+    """Legs and cloud delay [client, label]."""
+    between: FloatArray
+    load: FloatArray
+    """Compute that a client needs at its home [client]."""
+    publishers: FloatArray
+    """Publishers [topic]."""
+    pair_start: OffsetArray
+    message: npt.NDArray[np.float32]
+    potential: FloatArray
+    spool_share: FloatArray
+    storage_price: FloatArray
+    compute_price: FloatArray
+    _between32: list[Any] = field(default_factory=list)
+    _backward: bool = False
+
+    @property
+    def locals_(self) -> int:
+        """Number of local labels."""
+        return self.near + self.far
+
+    def sweep_pairs(self) -> None:
+        """Pass messages over all pairs, in alternating direction."""
+        from nearcast.planning.ratio.bound_kernels import exchange_messages
+
+        problem = self.problem
+        if not self._between32:
+            between = self.between.astype(np.float32)
+            self._between32 = [between, np.ascontiguousarray(between.T)]
+        exchange_messages(
+            self.potential,
+            self.message,
+            self.pair_start,
+            problem.member_client,
+            problem.publish_weight,
+            problem.subscribes,
+            self.server,
+            self.locals_,
+            *self._between32,
+            self._backward,
+        )
+        self._backward = not self._backward
+
+    def sweep(self) -> None:
+        """Pass messages and share the spools' prices again."""
+        from nearcast.planning.ratio.bound_kernels import add_shared_spools
+
+        self.sweep_pairs()
+        problem = self.problem
+        if self.storage_price.any():
+            add_shared_spools(
+                self.potential,
+                self.spool_share,
+                problem.topic_start,
+                problem.member_client,
+                problem.publishes,
+                self.server,
+                self.near,
+                self.storage_price,
+                problem.spool,
+            )
+
+    def value(self) -> float:
+        """Return the bound of the summed delay, to single precision."""
+        return float(self.potential.min(axis=1).sum()) - self._paid()
+
+    def _paid(self) -> float:
+        problem = self.problem
+        return float(
+            self.storage_price @ problem.storage + self.compute_price @ problem.compute
+        )
+
+    def proven_value(self) -> float:
+        """Return the bound of the summed delay that the messages prove."""
+        from nearcast.planning.ratio.bound_kernels import bound_value
+
+        problem = self.problem
+        start = self.base.copy()
+        price = self.compute_price[self.server[:, : self.near]]
+        start[:, : self.near] += self.load[:, None] * price
+        if self.far:
+            start[:, self.near] += self.load * self.compute_price.min()
+        kept = bound_value(
+            start,
+            self.spool_share,
+            self.message,
+            self.pair_start,
+            problem.member_client,
+            problem.publish_weight,
+            problem.subscribes,
+            self.server,
+            self.locals_,
+            self.between,
+        )
+        return float(kept) - self._paid()
+
+    def prices(self) -> tuple[FloatArray, FloatArray]:
+        """Return the prices of storage and compute [server]."""
+        return self.storage_price, self.compute_price
+
+    def set_prices(self, storage_price: FloatArray, compute_price: FloatArray) -> None:
+        """Change the prices."""
+        from nearcast.planning.ratio.bound_kernels import change_prices
+
+        problem = self.problem
+        change_prices(
+            self.potential,
+            self.spool_share,
+            problem.client_start,
+            problem.client_member,
+            problem.member_topic,
+            self.publishers,
+            problem.publishes,
+            self.server,
+            self.near,
+            self.far,
+            self.load,
+            problem.spool,
+            self.storage_price,
+            self.compute_price,
+            storage_price,
+            compute_price,
+        )
+        self.storage_price, self.compute_price = storage_price, compute_price
+
+    def loads(self) -> tuple[FloatArray, FloatArray]:
+        """Return storage and compute that the clients' present choice uses [server]."""
+        from nearcast.planning.ratio.bound_kernels import soft_loads
+
+        problem = self.problem
+        storage, compute = soft_loads(
+            self.potential,
+            problem.topic_start,
+            problem.member_client,
+            problem.publishes,
+            self.server,
+            self.near,
+            problem.spool,
+            len(problem.storage),
+            _SOFTNESS,
+        )
+        return storage, compute
+
+    def cloud_price(self, kind: int) -> float:
+        """Return the price of storage (0) or compute (1) at which the first topic prefers the cloud."""
+        problem = self.problem
+        used = problem.spool if kind else problem.spool / np.maximum(self.publishers, 1)
+        most = float(np.max(used, initial=0.0))
+        return 2 * problem.network.cloud_ms / most if most > 0 else 0.0
+
+
+def relax(problem: RatioProblem, near_servers: int, message_bytes: int) -> Relaxation:
+    """Return the relaxation without prices and messages.
+
+    With few servers every client has all of them, each local or cloud. With many it has its
+    nearest, one label for all homes beyond, and one for the cloud from any home.
+    """
+    from nearcast.planning.ratio.bound_kernels import pair_offsets
+
+    network, clients = problem.network, problem.network.client_count
+    servers = network.server_count
+    window = _LONGEST_WINDOW
+    pair_start = pair_offsets(problem.topic_start, window)
+    near = min(near_servers, servers)
+    while pair_start[-1] * (near + 2) * 8 > message_bytes and (
+        near > _FEWEST_SERVERS or window > _SHORTEST_WINDOW
+    ):
+        if near > _FEWEST_SERVERS:
+            near -= 1
+        else:
+            window //= 2
+            pair_start = pair_offsets(problem.topic_start, window)
+    far = near < servers
+    leg, server = _labels(problem, near, far)
+    delivering = sum_by(problem.member_client, problem.publish_weight > 0, clients)
+    leg *= problem.leg_weight[:, None]
+    cloud = slice(near + far, None)
+    leg[:, cloud] += 2 * network.cloud_ms * delivering[:, None]
+    between = np.zeros((servers + 1, servers + 1))
+    between[:servers, :servers] = network.server_server_ms
+    spool = problem.spool[problem.member_topic]
+    return Relaxation(
+        problem=problem,
+        server=server,
+        near=near,
+        far=far,
+        base=leg,
+        between=between,
+        load=sum_by(problem.member_client, spool * problem.publishes, clients),
+        publishers=sum_by(problem.member_topic, problem.publishes, problem.topic_count),
+        pair_start=pair_start,
+        message=np.zeros((int(pair_start[-1]), 2, leg.shape[1]), dtype=np.float32),
+        potential=leg.copy(),
+        spool_share=np.zeros((len(problem.member_client), leg.shape[1])),
+        storage_price=np.zeros(servers),
+        compute_price=np.zeros(servers),
+    )
+
+
+def _labels(problem: RatioProblem, near: int, far: bool) -> tuple[FloatArray, IndexArray]:
+    """Return the leg and the home of each label [client, label]."""
+    network, clients = problem.network, problem.network.client_count
+    if not far:
+        leg = network.leg_matrix_ms()
+        server = np.tile(np.arange(near, dtype=np.int32), (clients, 1))
+        return np.hstack([leg, leg]), np.hstack([server, server])
+    delay, index = network.nearest_servers(near + 1)
+    leg = np.hstack([delay, delay[:, :1]])
+    beyond = np.full((clients, 2), network.server_count, dtype=np.int32)
+    return leg, np.hstack([index[:, :near], beyond])

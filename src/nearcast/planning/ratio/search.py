@@ -1,0 +1,236 @@
+"""The anytime search for M2: simulated annealing over homes, ended by a descent."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from nearcast.delay.ratio import RatioProblem
+from nearcast.domain.scenario import IndexArray
+from nearcast.errors import ConfigError
+from nearcast.planning.ratio.starts import centre_homes, nearest_homes
+from nearcast.planning.ratio.state import SearchState, Workspace, workspace_of
+from nearcast.planning.request import Progress
+from nearcast.planning.stopping import Stopwatch
+
+__all__ = ["SearchParams", "SearchResult", "default_iterations", "search_ratio"]
+
+_CHUNKS = 100
+"""A search looks at the clock and reports this often."""
+_DESCENT_SWEEPS = 50
+
+
+@dataclass(frozen=True, slots=True)
+class SearchParams:
+    """How long and how to search.
+
+    With `iterations` (or neither limit) the result depends on the seed alone; a time limit
+    makes it depend on the machine.
+    """
+
+    iterations: int | None = None
+    """Moves to look at, rounded up to whole sweeps over the clients."""
+    time_limit_s: float | None = None
+    """Seconds for everything, set-up included; ends the search even before `iterations`."""
+    seed: int = 0
+    hot: float = 1.0
+    """First temperature, in units of a typical client's detour to the next server."""
+    cold: float = 0.03
+    """Last temperature, in the same unit."""
+    group_chance: float = 0.01
+    """Share of moves that take all members of a topic at a server along."""
+
+    def __post_init__(self) -> None:
+        if self.iterations is not None and self.iterations < 1:
+            raise ConfigError(f"iterations must be 1 or more, not {self.iterations}")
+        if self.time_limit_s is not None and not self.time_limit_s > 0:
+            raise ConfigError(f"the time limit must be positive, not {self.time_limit_s}")
+        if self.seed < 0:
+            raise ConfigError(f"the seed must not be negative: {self.seed}")
+        if not self.hot >= self.cold > 0:
+            raise ConfigError(f"temperatures must fall and be positive: {self.hot}, {self.cold}")
+        if not 0 <= self.group_chance <= 1:
+            raise ConfigError(f"the chance of a group move is a share, not {self.group_chance}")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SearchResult:
+    """The best plan found."""
+
+    homes: IndexArray
+    cost_ms: float
+    """Y of the plan, eq. (7), without the price of migrations."""
+    iterations: int
+    moves: int
+    """Moves taken."""
+    seconds: float
+    migrated_spools: int
+    """Spools (topic, server) that the plan in force does not have; 0 without one."""
+    trace: list[tuple[float, int, float]]
+    """(seconds, iterations, mean cost in ms with migrations) as the search went on."""
+
+
+def default_iterations(client_count: int) -> int:
+    """Return a length that takes about 2 s for a thousand clients, a minute for a million."""
+    return int(2e7 * max(client_count / 1000, 1.0) ** 0.4)
+
+
+def search_ratio(
+    problem: RatioProblem,
+    params: SearchParams,
+    start_homes: IndexArray | None = None,
+    kept_homes: IndexArray | None = None,
+    migration_price_ms: float = 0.0,
+    on_progress: Callable[[Progress], None] | None = None,
+) -> SearchResult:
+    """Return the best plan found; never worse than any start.
+
+    Starts from the best of: nearest servers, topics kept together, `start_homes` and
+    `kept_homes`.
+
+    Parameters
+    ----------
+    start_homes
+        A plan to start from, as other methods make it.
+    kept_homes
+        The plan in force; every spool that it does not have costs `migration_price_ms`, in ms
+        of summed delay.
+    """
+    watch = Stopwatch(params.time_limit_s)
+    workspace = workspace_of(problem, kept_homes, migration_price_ms)
+    starts = [nearest_homes(problem)]
+    starts.append(centre_homes(problem, starts[0]))
+    starts.extend(homes for homes in (start_homes, kept_homes) if homes is not None)
+    costs = [workspace.set_homes(homes) for homes in starts]
+    best = int(np.argmin(costs))
+    workspace.set_homes(starts[best])
+    run = _Run(workspace, params, watch, on_progress)
+    if problem.network.server_count > 1 and problem.deliveries:
+        run.anneal()
+        run.descend()
+    if run.exact_cost() > costs[best]:
+        workspace.set_homes(starts[best])
+    return run.result()
+
+
+class _Run:
+    """One annealing in progress: its place in the schedule, its counts and its trace."""
+
+    def __init__(
+        self,
+        workspace: Workspace,
+        params: SearchParams,
+        watch: Stopwatch,
+        on_progress: Callable[[Progress], None] | None,
+    ) -> None:
+        self._workspace = workspace
+        self._state = workspace.state
+        self._params = params
+        self._watch = watch
+        self._on_progress = on_progress
+        self._rng = np.random.default_rng(params.seed).integers(1, 2**63, 1, dtype=np.uint64)
+        self._clients = len(self._state.homes)
+        self._sweeps = 0
+        self._moves = 0
+        self._trace: list[tuple[float, int, float]] = []
+        iterations = params.iterations
+        if iterations is None and params.time_limit_s is None:
+            iterations = default_iterations(self._clients)
+        self._sweep_limit = None if iterations is None else -(-iterations // self._clients)
+
+    def anneal(self) -> None:
+        """Let the temperature fall until the sweeps or the time are used up."""
+        from nearcast.planning.ratio.anneal_kernels import anneal
+        from nearcast.planning.ratio.move_kernels import rebuild
+
+        params = self._params
+        unit = _temperature_unit(self._state)
+        hot, cold = params.hot * unit, params.cold * unit
+        sweep_s = 0.0
+        chunk = 1 if self._sweep_limit is None else max(self._sweep_limit // _CHUNKS, 1)
+        begin_s = self._watch.seconds()
+        while True:
+            fraction = self._fraction(begin_s, sweep_s)
+            if fraction >= 1:
+                return
+            if params.time_limit_s is not None and sweep_s > 0:
+                chunk = max(int((params.time_limit_s - begin_s) / _CHUNKS / sweep_s), 1)
+            if self._sweep_limit is not None:
+                chunk = min(chunk, self._sweep_limit - self._sweeps)
+            before_s = self._watch.seconds()
+            ahead = min(self._fraction(begin_s, sweep_s, chunk), 1.0)
+            _, moves = anneal(
+                self._state,
+                self._rng,
+                chunk,
+                hot * (cold / hot) ** fraction,
+                hot * (cold / hot) ** ahead,
+                params.group_chance,
+            )
+            cost = rebuild(self._state)
+            # The first chunk may have waited for the compiler.
+            sweep_s = (self._watch.seconds() - before_s) / chunk
+            self._sweeps += chunk
+            self._moves += moves
+            self._report(ahead, cost)
+
+    def _fraction(self, begin_s: float, sweep_s: float, ahead: int = 0) -> float:
+        """Return how much of the annealing is done, now or `ahead` sweeps later."""
+        done = 0.0
+        if self._sweep_limit is not None:
+            done = (self._sweeps + ahead) / self._sweep_limit
+        limit_s = self._params.time_limit_s
+        if limit_s is not None:
+            # Looking at all candidates of all clients costs about a dozen sweeps.
+            descent_s = min(36 * sweep_s, 0.1 * limit_s)
+            used_s = self._watch.seconds() - begin_s + (ahead + 1) * sweep_s
+            done = max(done, used_s / max(limit_s - begin_s - descent_s, 1e-9))
+        return done
+
+    def descend(self) -> None:
+        """Take improving moves until there is none or the time is up."""
+        from nearcast.planning.ratio.anneal_kernels import descend
+
+        for _ in range(_DESCENT_SWEEPS):
+            if self._watch.expired() or descend(self._state, 1) == 0.0:
+                break
+        self._report(1.0, self.exact_cost())
+
+    def exact_cost(self) -> float:
+        """Return the summed cost of the plan, computed afresh."""
+        from nearcast.planning.ratio.move_kernels import rebuild
+
+        return float(rebuild(self._state))
+
+    def _report(self, fraction: float, cost: float) -> None:
+        mean_ms = cost / max(self._workspace.deliveries, 1)
+        self._trace.append((self._watch.seconds(), self._sweeps * self._clients, mean_ms))
+        if self._on_progress is not None:
+            self._on_progress(Progress(stage="search", fraction=fraction, cost=mean_ms))
+
+    def result(self) -> SearchResult:
+        """Return the plan as it stands."""
+        from nearcast.planning.ratio.move_kernels import new_spools
+
+        migrated = int(new_spools(self._state))
+        price_ms = migrated * self._state.price_ms
+        return SearchResult(
+            homes=self._workspace.homes(),
+            cost_ms=(self.exact_cost() - price_ms) / max(self._workspace.deliveries, 1),
+            iterations=self._sweeps * self._clients,
+            moves=self._moves,
+            seconds=self._watch.seconds(),
+            migrated_spools=migrated,
+            trace=self._trace,
+        )
+
+
+def _temperature_unit(state: SearchState) -> float:
+    """Return what a typical client pays for a home one server further away, in ms."""
+    between = state.from_ms + np.diag(np.full(len(state.from_ms), np.inf))
+    step_ms = float(np.mean(between.min(axis=1)))
+    unit = step_ms * float(np.mean(state.leg_weight))
+    return unit if unit > 0 and math.isfinite(unit) else 1.0
