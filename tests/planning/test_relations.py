@@ -41,7 +41,8 @@ def random_topics(seed: int, clients: int, topics: int) -> list[list[int]]:
 
 
 def listing(relations: Relations, client: int) -> list[int]:
-    return relations.others[relations.start[client] : relations.start[client + 1]].tolist()
+    begin, end = relations.start[client : client + 2].tolist()
+    return [int(other) for other in relations.others[begin:end]]
 
 
 def ranked(scores: list[float], client: int, most: int) -> list[int]:

@@ -38,7 +38,8 @@ def divide_into_regions(scenario: Scenario, count: int, seed: int) -> Regions:
     """Return `count` regions (fewer if there are fewer server places), the same for a seed.
 
     Line 17 of Algorithm 1 (2021), line 1 of Algorithm 1 (2020): K-means of the server
-    positions; a client belongs to the region with the nearest centre.
+    positions; a client belongs to the region with the nearest centre. Measured delays do not
+    matter here: a centre has a position only.
     """
     servers, clients = scenario.servers, scenario.clients
     place_km = np.column_stack([servers.x_km, servers.y_km])

@@ -18,7 +18,7 @@ _KEPT_OF_RANK = 0.8
 _ROUND_TO = 9
 """Decimals of a reconstructed score: what differs less is a tie."""
 _CLIENTS_PER_BLOCK = 512
-_MOST_PAIRS = 400_000_000
+_MOST_PAIRS = 200_000_000
 """Pairs (client, member of a topic of it) to look at in all."""
 
 
@@ -150,14 +150,20 @@ def _factorise(scenario: Scenario, most: int) -> Relations:
 def _client_factors(scenario: Scenario) -> FloatArray:
     """Return V S [client, factor] of the membership matrix, the smallest factors left out.
 
-    Factors as strong as the weakest one kept are kept too: the kept space would depend on the
+    The eigenvectors of M M^T are U and V S = M^T U, which is quicker than decomposing M itself;
+    with fewer clients than topics, V are those of the (then small) M^T M. Factors as strong as the weakest one kept are kept too: the kept space would depend on the
     linear algebra library otherwise.
     """
     members = scenario.members
     membership = np.zeros((len(scenario.topics), len(scenario.clients)))
     membership[members.topic, members.client] = 1.0
-    _, strength, right = np.linalg.svd(membership, full_matrices=False)
-    rank = int(np.count_nonzero(strength > 1e-9 * strength[0]))
-    weakest = strength[max(round(_KEPT_OF_RANK * rank), 1) - 1]
-    kept = strength > weakest * (1 - 1e-9)
-    return np.ascontiguousarray((right[kept] * strength[kept, None]).T)
+    by_topic = len(membership) <= membership.shape[1]
+    square, vector = np.linalg.eigh(
+        membership @ membership.T if by_topic else membership.T @ membership
+    )
+    rank = int(np.count_nonzero(square > 1e-9 * square[-1]))
+    weakest = square[-max(round(_KEPT_OF_RANK * rank), 1)]
+    kept = square > weakest * (1 - 1e-9)
+    vector = vector[:, kept]
+    factors: FloatArray = membership.T @ vector if by_topic else vector * np.sqrt(square[kept])
+    return factors

@@ -14,10 +14,14 @@ Array = npt.NDArray[Any]
 
 
 @njit(cache=True)
-def _rank(keys: Array) -> None:
-    """Sort in place; short lists are nearly in order already."""
+def _rank(keys: Array, most: int) -> None:
+    """Bring the `most` smallest to the front, in order; short lists nearly are already."""
     if len(keys) > 64:
-        keys.sort()
+        if len(keys) > 2 * most:
+            keys[:] = np.partition(keys, most)
+            keys[:most].sort()
+        else:
+            keys.sort()
         return
     for i in range(1, len(keys)):
         key, j = keys[i], i
@@ -65,7 +69,7 @@ def count_partners(
         for i in range(found):
             other = met[i]
             met[i] = other - shared[other] * clients
-        _rank(met[:found])
+        _rank(met[:found], most)
         kept = min(found, most)
         for i in range(found):
             other = met[i] % clients

@@ -63,6 +63,7 @@ def test_the_same_seed_gives_the_same_city_and_another_seed_another(city: Scenar
             first, second = getattr(getattr(city, part), name), getattr(getattr(again, part), name)
             assert first.tolist() == second.tolist()
     assert city.clients.x_km.tolist() != other.clients.x_km.tolist()
+    assert City(**city.settings.extra["city"]) == City()
 
 
 def test_everything_stands_inside_a_field_that_grows_with_the_servers(city: Scenario) -> None:

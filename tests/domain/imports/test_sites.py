@@ -82,7 +82,7 @@ def test_every_user_is_in_a_topic_and_every_topic_has_members(sites: Path, users
     scenario = import_sites(sites, users, SitesParams(), 1)
     validate_scenario(scenario)
     members = members_by_topic(scenario)
-    assert len(members) == 15
+    assert len(members) == 11
     assert all(len(set(part)) == len(part) >= 2 for part in members)
     assert {client for part in members for client in part} == set(range(150))
     assert 12 < np.mean([len(part) for part in members]) < 22

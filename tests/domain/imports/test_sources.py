@@ -69,6 +69,17 @@ def test_columns_that_nobody_asks_for_may_hold_anything(tmp_path: Path) -> None:
         source.texts("place")
 
 
+def test_a_header_may_be_in_any_encoding_but_not_name_a_column_twice(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_bytes(b"\n\nL\xe4nge, Lat ,x,X\n1,2,3,4\n")
+    source = read_source(path)
+    assert source.numbers(source.need(["lat"])).tolist() == [2]
+    with pytest.raises(ScenarioError, match="the columns found are: L\ufffdnge, Lat, x, X"):
+        source.need(["lon"])
+    with pytest.raises(ScenarioError, match="appears twice in the header"):
+        source.need(["x"])
+
+
 def test_the_first_of_the_names_wins_and_a_named_column_must_be_there(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     path.write_text("ID,Site_Id\n1,2\n")
@@ -106,16 +117,27 @@ def test_a_cell_that_is_no_such_number_is_named(cell: str, message: str, tmp_pat
 
 def test_parquet_cells_are_checked_in_the_same_way(tmp_path: Path) -> None:
     path = tmp_path / "t.parquet"
-    columns = {"value": [1.0, None], "flag": [True, False], "name": ["a", None]}
+    columns = {
+        "value": [1.0, None],
+        "flag": [True, False],
+        "name": ["a", None],
+        "list": [[1], [2]],
+        "exact": pa.array(["1.5", "2"]).cast(pa.decimal128(5, 2)),
+    }
     pa_parquet.write_table(pa.table(columns), path)
     source = read_source(path)
     with pytest.raises(ScenarioError, match="row 2, column 'value': is empty"):
         source.numbers("value")
     with pytest.raises(ScenarioError, match="column 'flag': holds bool, not numbers"):
         source.numbers("flag")
+    assert source.numbers("exact").tolist() == [1.5, 2]
+    with pytest.raises(ScenarioError, match="column 'list': holds list"):
+        source.texts("list")
     with pytest.raises(ScenarioError, match="row 2, column 'name': is empty"):
         source.texts("name")
-    with pytest.raises(ScenarioError, match="column 'value': holds numbers with fractions, not names"):
+    with pytest.raises(
+        ScenarioError, match="column 'value': holds numbers with fractions, not names"
+    ):
         source.texts("value")
 
 

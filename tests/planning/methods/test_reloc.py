@@ -170,6 +170,19 @@ def test_homes_equal_the_transcription_of_algorithm_1_of_2020(
         np.testing.assert_array_equal(homes[members], expected[members])
 
 
+def test_short_lists_of_servers_give_the_same_homes_as_one_slot_each(
+    make_scenario: MakeScenario,
+) -> None:
+    for seed in range(4):
+        scenario = make_scenario(seed, servers=60, clients=30, storage=6.0, compute=20.0)
+        regions = divide_into_regions(scenario, 2, seed)
+        relations = relate_clients(scenario, 20)
+        homes = assign_reloc(scenario, Model.RATIO, regions, relations, cooperate=True)
+        expected = np.array(reference_2021(scenario, regions, relations, True))
+        members = expected >= 0
+        np.testing.assert_array_equal(homes[members], expected[members])
+
+
 def test_the_random_scenarios_make_cooperation_matter(make_scenario: MakeScenario) -> None:
     changed = 0
     for seed in range(12):

@@ -10,6 +10,7 @@ import pytest
 
 from nearcast.domain.plan import Model
 from nearcast.domain.scenario import Scenario
+from nearcast.planning.methods import region_count
 from nearcast.planning.methods.nearest import Nearest
 from nearcast.planning.methods.random_homes import RandomHomes
 from nearcast.planning.methods.region import RandomInRegion
@@ -91,3 +92,24 @@ def test_automatic_regions_work_for_random_homes_too(make_scenario: MakeScenario
         tried = decision.search["regions_tried"]
         assert list(tried) == [1, 2, 3, 4, 6, 8]
         assert tried[decision.search["regions"]] == min(tried.values())
+
+
+def test_a_time_limit_ends_the_search_for_regions_after_the_first_try(
+    make_scenario: MakeScenario,
+) -> None:
+    request = PlanRequest(Model.RATIO, regions=None, time_limit_s=1e-9)
+    assert RandomInRegion().plan(make_scenario(2), request).search["regions"] == 1
+
+
+def test_the_walk_keeps_the_best_of_fewer_tries(
+    make_scenario: MakeScenario, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scenario = make_scenario(5, servers=64)
+    request = PlanRequest(Model.RATIO, regions=None)
+    every = RandomInRegion().plan(scenario, request).search["regions_tried"]
+    monkeypatch.setattr(region_count, "_MOST_ROWS", 0)
+    decision = RandomInRegion().plan(scenario, request)
+    walked = decision.search["regions_tried"]
+    assert len(walked) < len(every)
+    assert walked.items() <= every.items()
+    assert walked[decision.search["regions"]] == min(walked.values())

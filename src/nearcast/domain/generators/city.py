@@ -7,7 +7,7 @@ city-wide topics a few publishers and many subscribers from anywhere.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -146,7 +146,7 @@ def generate_city(parameters: City, seed: int) -> Scenario:
             height_km=city.field_km,
             seed=seed,
             generator="city",
-            extra={"vehicles": parameters.vehicles, "reach_km": parameters.reach_km},
+            extra={"city": asdict(parameters)},
         ),
         servers=_draw_servers(rng, city, parameters, tight_totals(spool, publishers)),
         clients=Clients(

@@ -54,12 +54,12 @@ class SourceTable:
         """
         wanted = [option] if option is not None else names
         columns: list[str] = self.table.column_names
-        by_name = {found.strip().lower(): found for found in columns}
         for name in wanted:
-            if (found := by_name.get(name.strip().lower())) is not None:
-                if columns.count(found) > 1:
-                    self.fail("appears twice in the header", column=found)
-                return found
+            found = [column for column in columns if column.strip().lower() == name.lower()]
+            if len(found) > 1:
+                self.fail("appears twice in the header", column=name)
+            if found:
+                return found[0]
         if option is not None:
             self.fail_without(option)
         return None
@@ -176,14 +176,17 @@ def _read_csv(data: bytes, source: SourceTable) -> pa.Table:
         broken.append(row)
         return "error"
 
-    first_line = data.lstrip(b"\r\n").split(b"\n", 1)[0].decode("utf-8", errors="replace")
+    data = data.lstrip(b"\r\n")
+    first_line = data.split(b"\n", 1)[0].decode("utf-8", errors="replace")
     separator = max(",;\t", key=first_line.count)
     names = next(csv.reader(io.StringIO(first_line.rstrip("\r")), delimiter=separator))
     try:
         return pa_csv.read_csv(
             pa.BufferReader(data),
             # In one thread, since only then the reader knows the numbers of broken rows.
-            pa_csv.ReadOptions(use_threads=False, block_size=1 << 24),
+            pa_csv.ReadOptions(
+                use_threads=False, block_size=1 << 24, column_names=names, skip_rows=1
+            ),
             pa_csv.ParseOptions(
                 delimiter=separator, newlines_in_values=True, invalid_row_handler=stop_at
             ),

@@ -22,8 +22,10 @@ __all__ = ["ConnectionsSearch", "SearchParameters", "search_connections"]
 _NEAR_SERVERS = 8
 _STEPS_PER_CHUNK = 100_000
 _DEFAULT_STEPS_PER_CLIENT = 1_000
-_HOT_MS, _COLD_MS = 0.1, 0.003
-"""Temperatures, in ms of delay of a client of mean weight."""
+_HOT, _COLD = 0.8, 0.024
+"""Temperatures, in detours of a client of mean weight; see `_detour_ms`."""
+_EASE=0.1
+_EASE_END=.8
 _DESCENT_SHARE = 0.05
 """Part of the time that is kept for the descent."""
 _DESCENT_PASSES = 20
@@ -94,8 +96,8 @@ def _anneal_and_descend(
 
     load = kernels.load_of(field, homes)
     rng = np.array([parameters.seed], dtype=np.uint64)
-    unit = float(field.weight.mean()) if len(homes) else 0.0
-    if unit == 0.0 or len(field.storage) == 1:
+    unit = _detour_ms(field)
+    if unit == 0.0:
         return homes, 0, 0
     limit = parameters.iterations
     if limit is None and parameters.time_limit_s is None:
@@ -105,11 +107,12 @@ def _anneal_and_descend(
     fraction = 0.0
     while fraction < 1.0:
         size = chunk if limit is None else min(chunk, limit - steps)
-        hot = unit * _HOT_MS * (_COLD_MS / _HOT_MS) ** fraction
+        hot = unit * _HOT * (_COLD / _HOT) ** fraction
         begin = watch.seconds()
         planned = _fraction(steps + size, limit, watch)
-        cold = unit * _HOT_MS * (_COLD_MS / _HOT_MS) ** min(planned, 1.0)
-        moves += kernels.anneal(field, load, hot, cold, size, rng)
+        cold = unit * _HOT * (_COLD / _HOT) ** min(planned, 1.0)
+        eased = field._replace(cloud_ms=field.cloud_ms * _EASE ** max(1.0 - fraction / _EASE_END, 0.0))
+        moves += kernels.anneal(eased, load, hot, cold, size, rng)
         steps += size
         fraction = _fraction(steps, limit, watch)
         if watch.seconds() - begin < 0.02:
@@ -122,6 +125,15 @@ def _anneal_and_descend(
         if not made or watch.expired():
             break
     return load.homes, steps, moves
+
+
+def _detour_ms(field: Field) -> float:
+    """Return what it costs Y when one client takes the last of its near servers, not the first."""
+    if not field.near.size or field.near.shape[1] == 1:
+        return 0.0
+    detour_ms = field.near_ms[:, -1] - field.near_ms[:, 0]
+    # Servers at one place differ by what they delegate only.
+    return float(field.weight.mean()) * (float(detour_ms.mean()) or field.cloud_ms / 50)
 
 
 def _fraction(steps: int, limit: int | None, watch: Stopwatch) -> float:
@@ -137,6 +149,7 @@ def _field_of(problem: ConnectionsProblem) -> Field:
     from nearcast.planning.connections.search_kernels import Field
 
     network = problem.network
+    near_ms, near = network.nearest_servers(_NEAR_SERVERS)
     rows = np.flatnonzero(problem.publishes)
     topics = np.arange(problem.topic_count + 1)
     client = problem.member_client[rows]
@@ -160,5 +173,6 @@ def _field_of(problem: ConnectionsProblem) -> Field:
         client_spool=np.bincount(
             client, problem.spool[problem.member_topic[rows]], network.client_count
         ),
-        near=network.nearest_servers(_NEAR_SERVERS)[1],
+        near=near,
+        near_ms=near_ms,
     )

@@ -45,6 +45,7 @@ class Field(NamedTuple):
     """Sum of the spools of these topics [client]."""
     near: IndexArray
     """Nearest servers [client, rank]."""
+    near_ms: FloatArray
 
 
 class Load(NamedTuple):

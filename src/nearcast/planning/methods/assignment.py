@@ -7,16 +7,18 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from nearcast.domain.plan import Model
-from nearcast.domain.scenario import FloatArray, IndexArray, Scenario
+from nearcast.domain.scenario import FloatArray, IndexArray, OffsetArray, Scenario
+from nearcast.planning.methods.nearest import nearest_homes
 from nearcast.planning.regions import Regions
 from nearcast.planning.relations import Relations
 
 if TYPE_CHECKING:
     from nearcast.planning.methods.assignment_kernels import Load
 
-__all__ = ["ALL_MODELS", "assign_reloc", "assign_topics", "settle_the_rest"]
+__all__ = ["assign_reloc", "assign_topics"]
 
-ALL_MODELS = frozenset(Model)
+_SLOTS_PER_MEMBER = 8
+"""Room for counts that a member may cost, so that a large topic has one for each server."""
 
 
 def assign_reloc(
@@ -42,7 +44,7 @@ def assign_reloc(
         cooperate,
         homes,
     )
-    return settle_the_rest(scenario, homes)
+    return _settle_the_rest(scenario, homes)
 
 
 def assign_topics(scenario: Scenario, model: Model, *, near_centre: bool) -> IndexArray:
@@ -59,15 +61,13 @@ def assign_topics(scenario: Scenario, model: Model, *, near_centre: bool) -> Ind
         np.empty((0, 0)) if measured is None else np.ascontiguousarray(measured),
         homes,
     )
-    return settle_the_rest(scenario, homes)
+    return _settle_the_rest(scenario, homes)
 
 
-def settle_the_rest(scenario: Scenario, homes: IndexArray) -> IndexArray:
+def _settle_the_rest(scenario: Scenario, homes: IndexArray) -> IndexArray:
     """Return the homes with clients that belong to no topic (-1) sent to their nearest server."""
     idle = np.flatnonzero(homes < 0)
     if len(idle):
-        from nearcast.planning.methods.nearest import nearest_homes
-
         homes[idle] = nearest_homes(scenario)[idle]
     return homes
 
@@ -86,23 +86,36 @@ def _load(scenario: Scenario, model: Model) -> Load:
         row_load = np.zeros(rows)
         row_load[client_row[client_start[:-1][np.diff(client_start) > 0]]] = 1.0
     limit = np.stack([servers.storage, second]).astype(np.float64)
+    topic_start = members.topic_start(topics)
+    slot_start = _slot_start(np.diff(topic_start), len(servers))
     return Load(
         topic=members.topic,
         client=members.client,
         publishes=members.publishes,
         row_load=row_load,
         spool=scenario.topics.spool,
-        topic_start=members.topic_start(topics),
+        topic_start=topic_start,
         client_start=client_start,
         client_row=client_row,
         used=np.zeros_like(limit),
         limit=limit,
         # A server without any storage or compute is full from the start.
         usage=np.where((limit > 0).all(axis=0), 0.0, np.inf),
-        slot_server=np.empty(rows, dtype=np.int32),
-        slot_count=np.empty(rows, dtype=np.int32),
+        slot_start=slot_start,
+        slot_server=np.empty(slot_start[-1], dtype=np.int32),
+        slot_count=np.zeros(slot_start[-1], dtype=np.int32),
         slots=np.zeros(topics, dtype=np.int32),
     )
+
+
+def _slot_start(topic_size: OffsetArray, server_count: int) -> OffsetArray:
+    """Return where each topic's slots start: as many as members, or one for each server.
+
+    Short lists are searched one by one, so only topics with few members have them.
+    """
+    every = topic_size * _SLOTS_PER_MEMBER >= server_count
+    length = np.where(every, server_count, topic_size)
+    return np.concatenate([[0], np.cumsum(length)]).astype(np.int64)
 
 
 def _compute_load(scenario: Scenario) -> FloatArray:

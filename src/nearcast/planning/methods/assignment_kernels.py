@@ -36,12 +36,14 @@ class Load(NamedTuple):
     """What of these a server has [2, server]."""
     usage: Array
     """Larger of the two shares [server]."""
+    slot_start: Array
+    """Where the slots of each topic start: one for each server, or fewer (a short list)."""
     slot_server: Array
-    """Servers with publishers of a topic, from topic_start[n] on."""
+    """Servers with publishers of the topic; not filled in where every server has a slot."""
     slot_count: Array
     """How many publishers of the topic are at home there."""
     slots: Array
-    """Servers with publishers [topic]."""
+    """Length of the short list [topic]."""
 
 
 @njit(cache=True)
@@ -60,22 +62,26 @@ def _least_used(usage: Array, servers: Array) -> int:
 @njit(cache=True)
 def _count_publisher(load: Load, topic: int, server: int, change: int) -> None:
     """Add a publisher of a topic to a server (or take it away), and the spool with the first."""
-    begin = load.topic_start[topic]
+    begin = load.slot_start[topic]
+    listed = load.slot_start[topic + 1] - begin < len(load.usage)
     end = begin + load.slots[topic]
-    at = begin
-    while at < end and load.slot_server[at] != server:
+    at = begin if listed else begin + server
+    while listed and at < end and load.slot_server[at] != server:
         at += 1
-    if at == end:
+    if listed and at == end:
         load.slot_server[at] = server
         load.slot_count[at] = 0
         load.slots[topic] += 1
+    if load.slot_count[at] == 0:
         load.used[0, server] += load.spool[topic]
     load.slot_count[at] += change
     if load.slot_count[at] == 0:
-        load.slot_server[at] = load.slot_server[end - 1]
-        load.slot_count[at] = load.slot_count[end - 1]
-        load.slots[topic] -= 1
         load.used[0, server] -= load.spool[topic]
+        if listed:
+            load.slots[topic] -= 1
+            end = begin + load.slots[topic]
+            load.slot_server[at] = load.slot_server[end]
+            load.slot_count[at] = load.slot_count[end]
 
 
 @njit(cache=True)
@@ -126,19 +132,26 @@ def assign_by_topic(
 
     Deviation: T' of line 40 is the set of topics seen so far; later ones join when their turn
     comes. A client met again takes the topics it already publishes to along (line 32).
+    A server without any storage or compute counts as full even while nobody uses it.
     """
     for row in range(len(load.client)):
         client = load.client[row]
         region = client_region[client]
         servers = region_servers[region_start[region] : region_start[region + 1]]
-        server = -1
+        server = spare = -1
         for at in range(related_start[client], related_start[client + 1]):
             home = homes[related[at]]
-            if home >= 0 and server_region[home] == region and load.usage[home] <= _FULL:
+            if home < 0 or server_region[home] != region:
+                continue
+            if load.usage[home] <= _FULL:
                 server = home
                 break
+            if spare < 0:
+                spare = _least_used(load.usage, servers)
+            if load.usage[spare] > _FULL:  # The whole region is full: no need to look on.
+                break
         if server < 0:
-            server = _least_used(load.usage, servers)
+            server = spare if spare >= 0 else _least_used(load.usage, servers)
         if homes[client] >= 0:
             _move(load, client, row - 1, homes[client], server)
         _put(load, row, server, 1)

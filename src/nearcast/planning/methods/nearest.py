@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from nearcast.delay.network import network_of
+from nearcast.domain.plan import Model
 from nearcast.domain.scenario import IndexArray, Scenario
-from nearcast.planning.methods.assignment import ALL_MODELS
 from nearcast.planning.request import Decision, PlanRequest
 
 __all__ = ["Nearest", "nearest_homes"]
@@ -19,7 +19,7 @@ class Nearest:
     """Nearest server assignment (NS in both RELOC papers)."""
 
     name = "nearest"
-    models = ALL_MODELS
+    models = frozenset(Model)
 
     def plan(self, scenario: Scenario, request: PlanRequest) -> Decision:
         """Return each client's nearest server."""

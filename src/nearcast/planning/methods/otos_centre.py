@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from nearcast.domain.plan import Model
 from nearcast.domain.scenario import Scenario
-from nearcast.planning.methods.assignment import ALL_MODELS, assign_topics
+from nearcast.planning.methods.assignment import assign_topics
 from nearcast.planning.request import Decision, PlanRequest
 
 __all__ = ["OtosCentre"]
@@ -18,7 +19,7 @@ class OtosCentre:
     """
 
     name = "otos-centre"
-    models = ALL_MODELS
+    models = frozenset(Model)
 
     def plan(self, scenario: Scenario, request: PlanRequest) -> Decision:
         """Return one server for all members of a topic, topic after topic."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from nearcast.domain.plan import Model
 from nearcast.domain.scenario import Scenario
-from nearcast.planning.methods.assignment import ALL_MODELS
 from nearcast.planning.request import Decision, PlanRequest
 
 __all__ = ["RandomHomes"]
@@ -15,7 +15,7 @@ class RandomHomes:
     """Random assignment (RA in both RELOC papers)."""
 
     name = "random"
-    models = ALL_MODELS
+    models = frozenset(Model)
 
     def plan(self, scenario: Scenario, request: PlanRequest) -> Decision:
         """Return homes drawn uniformly from all servers."""

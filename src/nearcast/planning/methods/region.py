@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from nearcast.domain.plan import Model
 from nearcast.domain.scenario import IndexArray, Scenario
-from nearcast.planning.methods.assignment import ALL_MODELS
 from nearcast.planning.methods.region_count import assign_in_regions
 from nearcast.planning.regions import Regions
 from nearcast.planning.request import Decision, PlanRequest
@@ -17,7 +17,7 @@ class RandomInRegion:
     """Location conscious assignment (LO, 2020): RELOC without relations and cooperation."""
 
     name = "region"
-    models = ALL_MODELS
+    models = frozenset(Model)
 
     def plan(self, scenario: Scenario, request: PlanRequest) -> Decision:
         """Return homes drawn uniformly from the servers of each client's region."""

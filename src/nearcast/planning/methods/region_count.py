@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -11,6 +12,7 @@ from nearcast.domain.plan import Model
 from nearcast.domain.scenario import IndexArray, Scenario
 from nearcast.planning.regions import Regions, divide_into_regions
 from nearcast.planning.request import PlanRequest
+from nearcast.planning.stopping import Stopwatch
 
 __all__ = ["assign_in_regions"]
 
@@ -26,7 +28,8 @@ def assign_in_regions(
     """Return homes, and what to say about the regions they were found with.
 
     With `request.regions` None the number of regions is chosen by the delay of the plan: all
-    candidates are tried while that is cheap, else a search walks from the middle downhill.
+    candidates are tried while that is cheap, else a search walks from the middle downhill; the
+    request's time limit ends either after the candidate under way.
     """
     if request.regions is not None:
         regions = divide_into_regions(scenario, request.regions, request.seed)
@@ -35,8 +38,11 @@ def assign_in_regions(
     counts = _candidates(len(scenario.servers))
     best: list[tuple[float, int, IndexArray]] = []
     tried: dict[int, float] = {}
+    watch = Stopwatch(request.time_limit_s)
 
     def try_count(count: int) -> float:
+        if best and watch.expired():
+            return tried.get(count, math.inf)
         if count not in tried:
             homes = assign(divide_into_regions(scenario, count, request.seed))
             tried[count] = evaluate(homes)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from nearcast.domain.plan import Model
 from nearcast.domain.scenario import IndexArray, Scenario
 from nearcast.errors import PlanningError
-from nearcast.planning.methods.assignment import ALL_MODELS, assign_reloc
+from nearcast.planning.methods.assignment import assign_reloc
 from nearcast.planning.methods.region_count import assign_in_regions
 from nearcast.planning.regions import divide_into_regions
 from nearcast.planning.relations import no_relations, relate_clients
@@ -18,7 +18,7 @@ class Reloc:
     """RElation and LOcality conscious Cooperative client assignment."""
 
     name = "reloc"
-    models = ALL_MODELS
+    models = frozenset(Model)
 
     def plan(self, scenario: Scenario, request: PlanRequest) -> Decision:
         """Return homes by Algorithm 1 of 2020 (connections) or of 2021 (ratio, placement)."""

@@ -51,6 +51,8 @@ class PlacementModel:
     home: npt.NDArray[np.int64]
     send: npt.NDArray[np.int64]
     cloud: npt.NDArray[np.int64]
+    arcs: list[npt.NDArray[np.int64]]
+    """Flow columns of a pair [open sends, then open cloud roads; open homes]; empty: none."""
 
 
 class _Program:
@@ -94,7 +96,7 @@ class _Program:
         return LinearModel(
             cost=np.concatenate(self.cost),
             lower=np.zeros(self.columns),
-            upper=np.ones(self.columns),
+            upper=np.where(integer, 1.0, np.inf),
             integer=integer,
             row_lower=np.concatenate([low for low, _ in self.bounds]),
             row_upper=np.concatenate([high for _, high in self.bounds]),
@@ -137,8 +139,8 @@ def build_model(tables: PlacementTables, choices: Choices) -> PlacementModel:
         no_broker += np.arange(publishers * servers).reshape(publishers, servers)
         program.put(no_broker, cloud, 1.0)
         program.put(no_broker, np.where(cloud >= 0, broker[tables.topic], -1), 1.0)
-    _add_flows(program, tables, choices, (send, cloud, home))
-    return PlacementModel(program.finish(integer_columns), broker, home, send, cloud)
+    arcs = _add_flows(program, tables, choices, (send, cloud, home))
+    return PlacementModel(program.finish(integer_columns), broker, home, send, cloud, arcs)
 
 
 def _add_flows(
@@ -146,9 +148,10 @@ def _add_flows(
     tables: PlacementTables,
     choices: Choices,
     columns: tuple[npt.NDArray[np.int64], ...],
-) -> None:
-    """Add the flow of every pair that can cost anything."""
+) -> list[npt.NDArray[np.int64]]:
+    """Add the flow of every pair that can cost anything; return the columns of each."""
     send, cloud, home = columns
+    all_arcs = []
     counted = (lambda ms: np.maximum(ms, 0.0)) if tables.excess_only else (lambda ms: ms)
     for k in range(len(tables.weight)):
         p, c = int(tables.publisher[k]), int(tables.subscriber[k])
@@ -163,9 +166,10 @@ def _add_flows(
             ]
         )
         arc_cost = tables.weight[k] * counted(cost_ms)
+        arcs = program.add_columns(np.full(arc_cost.shape, arc_cost.any()), arc_cost)
+        all_arcs.append(arcs)
         if not arc_cost.any():
             continue
-        arcs = program.add_columns(np.ones(arc_cost.shape, dtype=np.bool_), arc_cost)
         first = program.add_rows(sum(arc_cost.shape), 0.0, 0.0)
         leaving = first + np.arange(len(arcs))
         arriving = first + len(arcs) + np.arange(len(to))
@@ -173,6 +177,7 @@ def _add_flows(
         program.put(leaving, np.concatenate([send[p, at], cloud[p, up]]), -1.0)
         program.put(arriving[None, :], arcs, 1.0)
         program.put(arriving, home[c, to], -1.0)
+    return all_arcs
 
 
 def _add_storage(

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
-from numba import njit
+import numpy.typing as npt
 
-from nearcast.planning.ratio.move_kernels import apply_move, move_delta
+from nearcast.domain.scenario import IndexArray
+from nearcast.planning.ratio.move_kernels import apply_move, inlined, kernel, move_delta
 from nearcast.planning.ratio.state import SearchState
 
-__all__ = ["anneal", "descend"]
+__all__ = ["anneal", "descend", "descend_from"]
 
+RandomState = npt.NDArray[np.uint64]
+"""One number, not 0, that the generator moves on."""
+
+Flags = npt.NDArray[np.bool_]
+_LEAST_GAIN_MS = 1e-9
 _DRAWS = 4096
 _EXPONENTIAL = -np.log((np.arange(_DRAWS) + 0.5) / _DRAWS)
 """Exponential variates: a move is taken when its cost is below temperature times one of them."""
@@ -21,39 +25,44 @@ _PARTNER_DRAWS = 8
 _LOW_32 = np.uint64(0xFFFFFFFF)
 
 
-@njit(cache=True, _nrt=False, error_model="numpy", forceinline=True)
-def _next(rng):
+@inlined
+def _next(rng: RandomState) -> np.uint64:
     """Return 64 random bits (xorshift64*)."""
     x = rng[0]
     x ^= x >> np.uint64(12)
     x ^= x << np.uint64(25)
     x ^= x >> np.uint64(27)
     rng[0] = x
-    return x * np.uint64(2685821657736338717)
+    return np.uint64(x * np.uint64(2685821657736338717))
 
 
-@njit(cache=True, _nrt=False, error_model="numpy", forceinline=True)
-def _below(bits, count):
+@inlined
+def _below(bits: np.uint64, count: int) -> int:
     """Return a number below `count` from the upper 32 bits."""
-    return np.int64(((bits >> np.uint64(32)) * np.uint64(count)) >> np.uint64(32))
+    return int(((bits >> np.uint64(32)) * np.uint64(count)) >> np.uint64(32))
 
 
-@njit(cache=True, _nrt=False, error_model="numpy", forceinline=True)
-def _target(s: SearchState, rng, client: int) -> int:
+@inlined
+def _topic_of(s: SearchState, rng: RandomState, client: int) -> int:
+    """Return one of a client's topics."""
+    row = s.client_start[client]
+    rows = s.client_start[client + 1] - row
+    if rows > 1:
+        row += _below(_next(rng), rows)
+    return int(s.row_topic[row])
+
+
+@inlined
+def _target(s: SearchState, rng: RandomState, client: int, topic: int) -> int:
     """Return a server to try: near the client, or one that its topic uses."""
     bits = _next(rng)
-    rows = s.client_start[client + 1] - s.client_start[client]
-    if bits & np.uint64(1) and rows > 0:
-        row = s.client_start[client]
-        if rows > 1:
-            row += _below(_next(rng), rows)
-        n = s.row_topic[row]
-        return s.slot_server[s.topic_start[n] + _below(bits, s.slot_count[n])]
-    return s.near[client, _below(bits, s.near.shape[1])]
+    if bits & np.uint64(1):
+        return int(s.slot_server[s.topic_start[topic] + _below(bits, s.slot_count[topic])])
+    return int(s.near[client, _below(bits, s.near.shape[1])])
 
 
-@njit(cache=True, _nrt=False, error_model="numpy")
-def move_group(s: SearchState, topic: int, a: int, b: int):
+@kernel
+def move_group(s: SearchState, topic: int, a: int, b: int) -> tuple[float, int]:
     """Move a topic's members from a to b; return the change of the cost and how many moved.
 
     Those that moved become the first in the topic's list, so that `undo_group` finds them.
@@ -71,7 +80,7 @@ def move_group(s: SearchState, topic: int, a: int, b: int):
     return total, moved
 
 
-@njit(cache=True, _nrt=False, error_model="numpy")
+@kernel
 def undo_group(s: SearchState, topic: int, moved: int, a: int) -> None:
     """Take back a `move_group` from a."""
     begin = s.topic_start[topic]
@@ -79,17 +88,17 @@ def undo_group(s: SearchState, topic: int, moved: int, a: int) -> None:
         apply_move(s, s.topic_client[k], a)
 
 
-@njit(cache=True, _nrt=False, error_model="numpy")
+@kernel
 def try_group(s: SearchState, topic: int, a: int, b: int, limit: float) -> float:
     """Move a topic's members from a to b if that costs less than limit; return the change."""
     total, moved = move_group(s, topic, a, b)
     if total < limit:
-        return total
+        return float(total)
     undo_group(s, topic, moved, a)
     return 0.0
 
 
-@njit(cache=True, _nrt=False, error_model="numpy")
+@kernel
 def try_swap(s: SearchState, client: int, other: int, limit: float) -> float:
     """Exchange the homes of two clients if that costs less than limit; return the change."""
     a, b = s.homes[client], s.homes[other]
@@ -98,25 +107,13 @@ def try_swap(s: SearchState, client: int, other: int, limit: float) -> float:
     total += move_delta(s, other, a)
     if total < limit:
         apply_move(s, other, a)
-        return total
+        return float(total)
     apply_move(s, client, a)
     return 0.0
 
 
-@njit(cache=True, _nrt=False, error_model="numpy")
-def try_group_swap(s: SearchState, topic: int, other: int, a: int, b: int, limit: float) -> float:
-    """Exchange two topics' groups on a and b if that costs less than limit; return the change."""
-    there, moved = move_group(s, topic, a, b)
-    back, returned = move_group(s, other, b, a)
-    if there + back < limit:
-        return there + back
-    undo_group(s, other, returned, b)
-    undo_group(s, topic, moved, a)
-    return 0.0
-
-
-@njit(cache=True, _nrt=False, error_model="numpy", forceinline=True)
-def _partner(s: SearchState, rng, client: int, b: int) -> int:
+@inlined
+def _partner(s: SearchState, rng: RandomState, client: int, b: int) -> int:
     """Return a client at home on b to swap with, or -1 if a few draws find none."""
     clients = len(s.homes)
     window = min(clients, _WINDOW)
@@ -124,58 +121,59 @@ def _partner(s: SearchState, rng, client: int, b: int) -> int:
     for _ in range(_PARTNER_DRAWS):
         other = first + _below(_next(rng), window)
         if s.homes[other] == b:
-            return other
+            return int(other)
     return -1
 
 
-@njit(cache=True, _nrt=False, error_model="numpy")
-def anneal(s: SearchState, rng, sweeps: int, hot: float, cold: float, chances):
-    """Anneal for some sweeps over the clients, the temperature falling from hot to cold.
+@kernel
+def anneal(
+    s: SearchState,
+    rng: RandomState,
+    clients: IndexArray,
+    sweeps: int,
+    hot: float,
+    cold: float,
+    group_chance: float,
+    swap_chance: float,
+) -> tuple[float, int]:
+    """Anneal for some sweeps over some clients, the temperature falling from hot to cold.
 
-    Returns (change of the summed cost, moves taken).
+    Every one of them must be in a topic. Returns (change of the summed cost, moves taken).
     """
     change, moves = 0.0, 0
-    group_below = np.uint64(chances[0] * 2.0**32)
-    swap_below = np.uint64((chances[0] + chances[1]) * 2.0**32)
-    group_swap_below = np.uint64((chances[0] + chances[1] + chances[2]) * 2.0**32)
-    clients = len(s.homes)
+    group_below = np.uint64(group_chance * 2.0**32)
+    swap_below = np.uint64((group_chance + swap_chance) * 2.0**32)
     for sweep in range(sweeps):
         temperature = hot * (cold / hot) ** (sweep / sweeps)
-        for client in range(clients):
+        for client in clients:
             bits = _next(rng)
             limit = temperature * _EXPONENTIAL[bits >> np.uint64(52)]
-            b = _target(s, rng, client)
+            topic = _topic_of(s, rng, client)
+            b = _target(s, rng, client, topic)
             a = s.homes[client]
             if a == b:
                 continue
             kind = bits & _LOW_32
             delta = 0.0
-            if kind >= group_swap_below:
+            if kind < group_below:
+                delta = try_group(s, topic, a, b, limit)
+            elif kind < swap_below and s.compute_used[b] + s.spool[topic] > s.compute[b]:
+                other = _partner(s, rng, client, b)
+                if other >= 0:
+                    delta = try_swap(s, client, other, limit)
+            else:
                 delta = move_delta(s, client, b)
                 if delta < limit:
                     apply_move(s, client, b)
                 else:
                     delta = 0.0
-            elif kind < group_below:
-                delta = try_group(s, s.row_topic[s.client_start[client]], a, b, limit)
-            else:
-                other = _partner(s, rng, client, b)
-                if other < 0:
-                    continue
-                if kind < swap_below:
-                    delta = try_swap(s, client, other, limit)
-                else:
-                    n = s.row_topic[s.client_start[client]]
-                    m = s.row_topic[s.client_start[other]]
-                    if n != m:
-                        delta = try_group_swap(s, n, m, a, b, limit)
             change += delta
             moves += delta != 0.0
     return change, moves
 
 
-@njit(cache=True, _nrt=False, error_model="numpy")
-def best_target(s: SearchState, client: int):
+@kernel
+def best_target(s: SearchState, client: int) -> tuple[int, float]:
     """Return (server, change) of the best single move of a client among its candidates."""
     best, best_delta = -1, 0.0
     for rank in range(s.near.shape[1]):
@@ -195,17 +193,45 @@ def best_target(s: SearchState, client: int):
     return best, best_delta
 
 
-@njit(cache=True, _nrt=False, error_model="numpy")
-def descend(s: SearchState, sweeps: int) -> float:
-    """Take the best move of each client, sweep after sweep, until none helps; return the change."""
+@kernel
+def descend(s: SearchState) -> float:
+    """Take the best move of each client in one sweep; return the change of the cost."""
     total = 0.0
-    for _ in range(sweeps):
-        before = total
-        for client in range(len(s.homes)):
-            b, delta = best_target(s, client)
-            if delta < -1e-9:
-                apply_move(s, client, b)
-                total += delta
-        if total == before:
-            break
+    for client in range(len(s.homes)):
+        b, delta = best_target(s, client)
+        if delta < -_LEAST_GAIN_MS:
+            apply_move(s, client, b)
+            total += delta
     return total
+
+
+@kernel
+def descend_from(
+    s: SearchState, queue: IndexArray, waiting: Flags, touched: Flags, count: int
+) -> int:
+    """Take the best moves of the clients in a queue, and of the topic neighbours of who moved.
+
+    `queue` has room for every client and starts with `count` of them, marked in `waiting`;
+    whoever is looked at is marked in `touched`. Returns the number of moves.
+    """
+    head, moves, room = 0, 0, len(queue)
+    while count > 0:
+        client = queue[head]
+        head = (head + 1) % room
+        count -= 1
+        waiting[client] = False
+        touched[client] = True
+        b, delta = best_target(s, client)
+        if delta >= -_LEAST_GAIN_MS:
+            continue
+        apply_move(s, client, b)
+        moves += 1
+        for row in range(s.client_start[client], s.client_start[client + 1]):
+            n = s.row_topic[row]
+            for k in range(s.topic_start[n], s.topic_start[n + 1]):
+                other = s.topic_client[k]
+                if not waiting[other]:
+                    waiting[other] = True
+                    queue[(head + count) % room] = other
+                    count += 1
+    return moves

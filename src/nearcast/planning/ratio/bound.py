@@ -152,7 +152,9 @@ def _climb(
         if value > best:
             best, best_prices = value, relaxation.prices()
         if on_progress:
-            on_progress(Progress("bound", made / params.sweeps, upper_cost, best / problem.deliveries))
+            on_progress(
+                Progress("bound", made / params.sweeps, upper_cost, best / problem.deliveries)
+            )
         if watch.expired():
             break
         step *= params.step_decay

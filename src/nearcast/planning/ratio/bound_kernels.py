@@ -150,7 +150,11 @@ def add_shared_spools(
     for n in range(len(spool)):
         most = max(most, topic_start[n + 1] - topic_start[n])
     size = most * near
-    next_entry, entry_row, entry_label = np.empty(size, np.int64), np.empty(size, np.int64), np.empty(size, np.int64)
+    next_entry, entry_row, entry_label = (
+        np.empty(size, np.int64),
+        np.empty(size, np.int64),
+        np.empty(size, np.int64),
+    )
     need = np.empty(size)
     seen = np.empty(size, np.int64)
     for n in range(len(spool)):

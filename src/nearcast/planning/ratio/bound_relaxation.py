@@ -99,9 +99,7 @@ class Relaxation:
 
     def _paid(self) -> float:
         problem = self.problem
-        return float(
-            self.storage_price @ problem.storage + self.compute_price @ problem.compute
-        )
+        return float(self.storage_price @ problem.storage + self.compute_price @ problem.compute)
 
     def proven_value(self) -> float:
         """Return the bound of the summed delay that the messages prove."""

@@ -14,26 +14,41 @@ client's topics: never the members, never all servers.
 from __future__ import annotations
 
 import math
+from typing import Any
 
-import numpy as np
 from numba import njit
 
 from nearcast.planning.ratio.state import SearchState
 
-__all__ = ["apply_move", "leg_ms", "move_delta", "new_spools", "rebuild", "total_cost"]
+__all__ = [
+    "apply_move",
+    "inlined",
+    "kernel",
+    "leg_ms",
+    "move_delta",
+    "new_spools",
+    "rebuild",
+    "total_cost",
+]
+
+_OPTIONS: dict[str, Any] = {"cache": True, "error_model": "numpy", "_nrt": False}
+"""No kernel allocates, so none needs numba's reference counting: with some forty arrays in the
+state, counting made a move ten times slower."""
+kernel = njit(**_OPTIONS)
+inlined = njit(forceinline=True, **_OPTIONS)
 
 
-@njit(cache=True, _nrt=False, error_model="numpy", forceinline=True)
+@inlined
 def leg_ms(s: SearchState, client: int, server: int) -> float:
     """Return the delay of a client to a server."""
     if s.leg_ms.size:
-        return s.leg_ms[client, server]
+        return float(s.leg_ms[client, server])
     dx = s.client_x_km[client] - s.server_x_km[server]
     dy = s.client_y_km[client] - s.server_y_km[server]
-    return s.ms_per_km * math.sqrt(dx * dx + dy * dy)
+    return float(s.ms_per_km * math.sqrt(dx * dx + dy * dy))
 
 
-@njit(cache=True, _nrt=False, error_model="numpy", forceinline=True)
+@inlined
 def share_of(s: SearchState, server: int, storage_used: float, compute_used: float) -> float:
     """Return theta_l, eq. (2)."""
     share = 1.0
@@ -44,7 +59,7 @@ def share_of(s: SearchState, server: int, storage_used: float, compute_used: flo
     return share
 
 
-@njit(cache=True, _nrt=False, error_model="numpy", forceinline=True)
+@inlined
 def is_kept(s: SearchState, topic: int, server: int) -> bool:
     """Return whether the plan in force has this spool."""
     for k in range(s.kept_start[topic], s.kept_start[topic + 1]):
@@ -53,7 +68,7 @@ def is_kept(s: SearchState, topic: int, server: int) -> bool:
     return False
 
 
-@njit(cache=True, _nrt=False, error_model="numpy", forceinline=True)
+@inlined
 def move_delta(s: SearchState, client: int, b: int) -> float:
     """Return the change of the summed cost when a client moves to server b."""
     a = s.homes[client]
@@ -107,10 +122,10 @@ def move_delta(s: SearchState, client: int, b: int) -> float:
     delta += cloud * ((at_b + deliveries) * (1 - new_b) - at_b * (1 - old_b))
     delta += new_a * between_a - old_a * s.between_ms[a]
     delta += new_b * between_b - old_b * s.between_ms[b]
-    return delta
+    return float(delta)
 
 
-@njit(cache=True, _nrt=False, error_model="numpy")
+@kernel
 def apply_move(s: SearchState, client: int, b: int) -> None:
     """Move a client to server b (not its home) and bring every sum up to date."""
     a = s.homes[client]
@@ -133,36 +148,39 @@ def apply_move(s: SearchState, client: int, b: int) -> None:
                 s.between_ms[server] += here * (s.to_ms[b, server] - s.to_ms[a, server])
             s.between_ms[a] -= weight * subscribers * s.from_ms[a, server]
             s.between_ms[b] += weight * subscribers * s.from_ms[b, server]
-        if at_b < 0:
-            at_b = end
-            s.slot_server[at_b] = b
-            s.slot_publishers[at_b] = 0
-            s.slot_subscribers[at_b] = 0
-            s.slot_weight[at_b] = 0.0
-            s.slot_count[n] += 1
         if publishes:
             if s.slot_publishers[at_a] == 1:
                 s.storage_used[a] -= s.spool[n]
-            if s.slot_publishers[at_b] == 0:
+            if at_b < 0 or s.slot_publishers[at_b] == 0:
                 s.storage_used[b] += s.spool[n]
             s.compute_used[a] -= s.spool[n]
             s.compute_used[b] += s.spool[n]
             s.deliveries[a] -= weight > 0
             s.deliveries[b] += weight > 0
-        s.slot_publishers[at_b] += publishes
-        s.slot_subscribers[at_b] += subscribes
-        s.slot_weight[at_b] += weight
         s.slot_publishers[at_a] -= publishes
         s.slot_subscribers[at_a] -= subscribes
         s.slot_weight[at_a] = s.slot_weight[at_a] - weight if s.slot_publishers[at_a] else 0.0
+        # An emptied slot goes before a new one comes: a topic has room for one per member only.
         if s.slot_publishers[at_a] == 0 and s.slot_subscribers[at_a] == 0:
             _remove_slot(s, n, at_a)
+            if at_b == begin + s.slot_count[n]:
+                at_b = at_a
+        if at_b < 0:
+            at_b = begin + s.slot_count[n]
+            s.slot_server[at_b] = b
+            s.slot_publishers[at_b] = 0
+            s.slot_subscribers[at_b] = 0
+            s.slot_weight[at_b] = 0.0
+            s.slot_count[n] += 1
+        s.slot_publishers[at_b] += publishes
+        s.slot_subscribers[at_b] += subscribes
+        s.slot_weight[at_b] += weight
     s.homes[client] = b
     s.local_share[a] = share_of(s, a, s.storage_used[a], s.compute_used[a])
     s.local_share[b] = share_of(s, b, s.storage_used[b], s.compute_used[b])
 
 
-@njit(cache=True, _nrt=False, error_model="numpy", forceinline=True)
+@inlined
 def _remove_slot(s: SearchState, topic: int, slot: int) -> None:
     s.slot_count[topic] -= 1
     last = s.topic_start[topic] + s.slot_count[topic]
@@ -172,7 +190,7 @@ def _remove_slot(s: SearchState, topic: int, slot: int) -> None:
     s.slot_weight[slot] = s.slot_weight[last]
 
 
-@njit(cache=True, _nrt=False, error_model="numpy")
+@kernel
 def rebuild(s: SearchState) -> float:
     """Compute every sum from the homes alone; return the summed cost."""
     s.slot_count[:] = 0
@@ -193,10 +211,10 @@ def rebuild(s: SearchState) -> float:
             s.slot_subscribers[slot] += s.row_subscribes[row]
             s.slot_weight[slot] += s.row_weight[row]
     _rebuild_servers(s)
-    return total_cost(s)
+    return float(total_cost(s))
 
 
-@njit(cache=True, _nrt=False, error_model="numpy")
+@kernel
 def _rebuild_servers(s: SearchState) -> None:
     """Compute the servers' sums, eqs. (1) and (2), from the slots."""
     s.storage_used[:] = 0.0
@@ -217,12 +235,10 @@ def _rebuild_servers(s: SearchState) -> None:
                 delay_ms = s.from_ms[server, s.slot_server[j]]
                 s.between_ms[server] += s.slot_weight[i] * s.slot_subscribers[j] * delay_ms
     for server in range(len(s.storage)):
-        s.local_share[server] = share_of(
-            s, server, s.storage_used[server], s.compute_used[server]
-        )
+        s.local_share[server] = share_of(s, server, s.storage_used[server], s.compute_used[server])
 
 
-@njit(cache=True, _nrt=False, error_model="numpy")
+@kernel
 def total_cost(s: SearchState) -> float:
     """Return I * Y from the sums, plus the price of every spool that is new."""
     total = 0.0
@@ -232,10 +248,10 @@ def total_cost(s: SearchState) -> float:
         share = s.local_share[server]
         total += s.round_trip_ms * s.deliveries[server] * (1 - share)
         total += share * s.between_ms[server]
-    return total + s.price_ms * new_spools(s)
+    return float(total + s.price_ms * new_spools(s))
 
 
-@njit(cache=True, _nrt=False, error_model="numpy")
+@kernel
 def new_spools(s: SearchState) -> int:
     """Return how many spools are not in the plan in force."""
     count = 0

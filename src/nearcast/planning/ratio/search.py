@@ -7,16 +7,25 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from nearcast.delay.ratio import RatioProblem
 from nearcast.domain.scenario import IndexArray
 from nearcast.errors import ConfigError
-from nearcast.planning.ratio.starts import centre_homes, nearest_homes
+from nearcast.planning.ratio.starts import centre_homes
 from nearcast.planning.ratio.state import SearchState, Workspace, workspace_of
 from nearcast.planning.request import Progress
 from nearcast.planning.stopping import Stopwatch
 
-__all__ = ["SearchParams", "SearchResult", "default_iterations", "search_ratio"]
+__all__ = [
+    "SearchParams",
+    "SearchResult",
+    "default_iterations",
+    "random_state",
+    "result_of",
+    "search_ratio",
+    "temperature_unit",
+]
 
 _CHUNKS = 100
 """A search looks at the clock and reports this often."""
@@ -42,6 +51,8 @@ class SearchParams:
     """Last temperature, in the same unit."""
     group_chance: float = 0.01
     """Share of moves that take all members of a topic at a server along."""
+    swap_chance: float = 0.2
+    """Share of moves that, where the server is full, swap two clients instead."""
 
     def __post_init__(self) -> None:
         if self.iterations is not None and self.iterations < 1:
@@ -52,8 +63,8 @@ class SearchParams:
             raise ConfigError(f"the seed must not be negative: {self.seed}")
         if not self.hot >= self.cold > 0:
             raise ConfigError(f"temperatures must fall and be positive: {self.hot}, {self.cold}")
-        if not 0 <= self.group_chance <= 1:
-            raise ConfigError(f"the chance of a group move is a share, not {self.group_chance}")
+        if min(self.group_chance, self.swap_chance) < 0 or self.group_chance + self.swap_chance > 1:
+            raise ConfigError("the chances of group moves and swaps are shares of all moves")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -101,7 +112,7 @@ def search_ratio(
     """
     watch = Stopwatch(params.time_limit_s)
     workspace = workspace_of(problem, kept_homes, migration_price_ms)
-    starts = [nearest_homes(problem)]
+    starts = [workspace.nearest_homes()]
     starts.append(centre_homes(problem, starts[0]))
     starts.extend(homes for homes in (start_homes, kept_homes) if homes is not None)
     costs = [workspace.set_homes(homes) for homes in starts]
@@ -111,7 +122,7 @@ def search_ratio(
     if problem.network.server_count > 1 and problem.deliveries:
         run.anneal()
         run.descend()
-    if run.exact_cost() > costs[best]:
+    if workspace.rebuild() > costs[best]:
         workspace.set_homes(starts[best])
     return run.result()
 
@@ -131,8 +142,8 @@ class _Run:
         self._params = params
         self._watch = watch
         self._on_progress = on_progress
-        self._rng = np.random.default_rng(params.seed).integers(1, 2**63, 1, dtype=np.uint64)
-        self._clients = len(self._state.homes)
+        self._rng = random_state(params.seed)
+        self._clients = max(len(self._state.homes), 1)
         self._sweeps = 0
         self._moves = 0
         self._trace: list[tuple[float, int, float]] = []
@@ -144,13 +155,15 @@ class _Run:
     def anneal(self) -> None:
         """Let the temperature fall until the sweeps or the time are used up."""
         from nearcast.planning.ratio.anneal_kernels import anneal
-        from nearcast.planning.ratio.move_kernels import rebuild
 
         params = self._params
-        unit = _temperature_unit(self._state)
+        unit = temperature_unit(self._state)
         hot, cold = params.hot * unit, params.cold * unit
+        members = np.flatnonzero(np.diff(self._state.client_start)).astype(np.int32)
         sweep_s = 0.0
         chunk = 1 if self._sweep_limit is None else max(self._sweep_limit // _CHUNKS, 1)
+        # Waits for the compiler, so that the first chunk is as fast as the others.
+        anneal(self._state, self._rng, members, 0, hot, cold, 0.0, 0.0)
         begin_s = self._watch.seconds()
         while True:
             fraction = self._fraction(begin_s, sweep_s)
@@ -165,13 +178,14 @@ class _Run:
             _, moves = anneal(
                 self._state,
                 self._rng,
+                members,
                 chunk,
                 hot * (cold / hot) ** fraction,
                 hot * (cold / hot) ** ahead,
                 params.group_chance,
+                params.swap_chance,
             )
-            cost = rebuild(self._state)
-            # The first chunk may have waited for the compiler.
+            cost = self._workspace.rebuild()
             sweep_s = (self._watch.seconds() - before_s) / chunk
             self._sweeps += chunk
             self._moves += moves
@@ -195,40 +209,53 @@ class _Run:
         from nearcast.planning.ratio.anneal_kernels import descend
 
         for _ in range(_DESCENT_SWEEPS):
-            if self._watch.expired() or descend(self._state, 1) == 0.0:
+            if self._watch.expired() or descend(self._state) == 0.0:
                 break
-        self._report(1.0, self.exact_cost())
-
-    def exact_cost(self) -> float:
-        """Return the summed cost of the plan, computed afresh."""
-        from nearcast.planning.ratio.move_kernels import rebuild
-
-        return float(rebuild(self._state))
+        self._report(1.0, self._workspace.rebuild())
 
     def _report(self, fraction: float, cost: float) -> None:
-        mean_ms = cost / max(self._workspace.deliveries, 1)
+        mean_ms = self._workspace.mean_ms(cost)
         self._trace.append((self._watch.seconds(), self._sweeps * self._clients, mean_ms))
         if self._on_progress is not None:
             self._on_progress(Progress(stage="search", fraction=fraction, cost=mean_ms))
 
     def result(self) -> SearchResult:
         """Return the plan as it stands."""
-        from nearcast.planning.ratio.move_kernels import new_spools
-
-        migrated = int(new_spools(self._state))
-        price_ms = migrated * self._state.price_ms
-        return SearchResult(
-            homes=self._workspace.homes(),
-            cost_ms=(self.exact_cost() - price_ms) / max(self._workspace.deliveries, 1),
-            iterations=self._sweeps * self._clients,
-            moves=self._moves,
-            seconds=self._watch.seconds(),
-            migrated_spools=migrated,
-            trace=self._trace,
+        iterations = self._sweeps * self._clients
+        return result_of(
+            self._workspace, iterations, self._moves, self._watch.seconds(), self._trace
         )
 
 
-def _temperature_unit(state: SearchState) -> float:
+def result_of(
+    workspace: Workspace,
+    iterations: int,
+    moves: int,
+    seconds: float,
+    trace: list[tuple[float, int, float]],
+) -> SearchResult:
+    """Return the workspace's plan with its cost."""
+    from nearcast.planning.ratio.move_kernels import new_spools
+
+    migrated = int(new_spools(workspace.state))
+    cost = workspace.rebuild() - migrated * workspace.state.price_ms
+    return SearchResult(
+        homes=workspace.homes(),
+        cost_ms=workspace.mean_ms(cost),
+        iterations=iterations,
+        moves=moves,
+        seconds=seconds,
+        migrated_spools=migrated,
+        trace=trace,
+    )
+
+
+def random_state(seed: int) -> npt.NDArray[np.uint64]:
+    """Return the state of the kernels' random numbers."""
+    return np.random.default_rng(seed).integers(1, 2**63, 1, dtype=np.uint64)
+
+
+def temperature_unit(state: SearchState) -> float:
     """Return what a typical client pays for a home one server further away, in ms."""
     between = state.from_ms + np.diag(np.full(len(state.from_ms), np.inf))
     step_ms = float(np.mean(between.min(axis=1)))

@@ -1,4 +1,4 @@
-"""Plans by rule that the search for M2 starts from."""
+"""A plan by rule that the search for M2 starts from: topics kept together."""
 
 from __future__ import annotations
 
@@ -7,15 +7,9 @@ import numpy as np
 from nearcast.delay.ratio import RatioProblem
 from nearcast.domain.scenario import IndexArray
 
-__all__ = ["centre_homes", "nearest_homes"]
+__all__ = ["centre_homes"]
 
 _CENTRE_CANDIDATES = 16
-
-
-def nearest_homes(problem: RatioProblem) -> IndexArray:
-    """Return each client's nearest server."""
-    _, index = problem.network.nearest_servers(1)
-    return np.ascontiguousarray(index[:, 0])
 
 
 def centre_homes(problem: RatioProblem, otherwise: IndexArray) -> IndexArray:

@@ -13,7 +13,6 @@ from nearcast.domain.scenario import FloatArray, IndexArray, OffsetArray
 
 __all__ = ["SearchState", "Workspace", "workspace_of"]
 
-_NEAR_SERVERS = 8
 _LARGEST_LEG_MATRIX = 4_000_000
 """Entries; beyond it legs are computed from coordinates where they are needed."""
 
@@ -84,20 +83,38 @@ class Workspace:
 
     def set_homes(self, homes: IndexArray) -> float:
         """Load a plan; return its summed cost in ms."""
+        self.state.homes[:] = homes[self.client_order]
+        return self.rebuild()
+
+    def rebuild(self) -> float:
+        """Compute every sum afresh, free of rounding errors; return the summed cost in ms."""
         from nearcast.planning.ratio.move_kernels import rebuild
 
-        self.state.homes[:] = homes[self.client_order]
         return float(rebuild(self.state))
+
+    def mean_ms(self, cost: float) -> float:
+        """Return a summed cost per delivery."""
+        return cost / max(self.deliveries, 1)
+
+    def nearest_homes(self) -> IndexArray:
+        """Return each client's nearest server, in the problem's own numbers."""
+        return self._in_problem_order(self.state.near[:, 0])
 
     def homes(self) -> IndexArray:
         """Return the plan in the problem's own numbers."""
+        return self._in_problem_order(self.state.homes)
+
+    def _in_problem_order(self, servers: IndexArray) -> IndexArray:
         homes = np.empty(len(self.client_order), dtype=np.int32)
-        homes[self.client_order] = self.state.homes
+        homes[self.client_order] = servers
         return homes
 
 
 def workspace_of(
-    problem: RatioProblem, kept_homes: IndexArray | None = None, price_ms: float = 0.0
+    problem: RatioProblem,
+    kept_homes: IndexArray | None = None,
+    price_ms: float = 0.0,
+    near_servers: int = 8,
 ) -> Workspace:
     """Return the arrays of the search, without a plan.
 
@@ -121,7 +138,7 @@ def workspace_of(
     rows = used[by_client]
     kept_start, kept_server = _kept_spools(problem, topic_rank, kept_homes)
     x_km, y_km = network.client_x_km[client_order], network.client_y_km[client_order]
-    _, near = network.nearest_servers(_NEAR_SERVERS)
+    _, near = network.nearest_servers(near_servers)
     symmetric = np.array_equal(network.server_server_ms, network.server_server_ms.T)
     servers, count = network.server_count, len(used)
     state = SearchState(

@@ -1,0 +1,85 @@
+"""The command line as a whole: help, exit codes, start-up."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from cli.conftest import Run
+
+
+def test_help_names_every_verb(run: Run) -> None:
+    answer = run("--help")
+    assert answer.code == 0
+    for verb in ("scenario", "plan", "evaluate", "compare", "size", "bench", "demo"):
+        assert verb in answer.out
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["scenario", "generate", "city"],
+        ["scenario", "import"],
+        ["scenario", "show"],
+        ["plan"],
+        ["evaluate"],
+        ["compare"],
+        ["size"],
+        ["bench", "plan"],
+        ["bench", "gap"],
+        ["bench", "placement"],
+        ["bench", "replan"],
+        ["demo"],
+    ],
+)
+def test_every_verb_explains_itself(run: Run, words: list[str]) -> None:
+    answer = run(*words, "--help")
+    assert answer.code == 0
+    assert "Usage: nearcast" in answer.out
+    assert "--json" in answer.out
+
+
+def test_help_loads_no_heavy_library() -> None:
+    code = (
+        "import sys; sys.argv = ['nearcast', '--help']\n"
+        "from nearcast.cli.main import main\n"
+        "try:\n    main()\nexcept SystemExit: pass\n"
+        "heavy = {'numba', 'scipy', 'matplotlib', 'pyarrow', 'numpy', 'rich', 'highspy'}\n"
+        "loaded = heavy & set(sys.modules)\n"
+        "assert not loaded, loaded"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["no-such-verb"],
+        ["plan"],
+        ["plan", "no-such-folder", "--out", "x"],
+        ["plan", "no-such-folder", "--model", "nonsense", "--out", "x"],
+        ["plan", "no-such-folder", "--method", "nonsense", "--out", "x"],
+        ["plan", "no-such-folder", "--regions", "many", "--out", "x"],
+        ["plan", "no-such-folder", "--time-limit", "-1", "--out", "x"],
+        ["scenario", "show", "no-such-folder"],
+        ["scenario", "generate", "city", "--clients", "0", "--out", "x"],
+        ["scenario", "generate", "reloc2021", "--sigma", "-1", "--out", "x"],
+        ["scenario", "import", "no-such-file", "--format", "follows", "--out", "x"],
+        ["evaluate", "no-such-folder", "no-such-plan"],
+        ["compare", "no-such-folder", "--methods", "nonsense"],
+        ["size", "no-such-folder", "--target-ms", "1"],
+    ],
+)
+def test_a_users_slip_gives_one_line_and_exit_code_2(run: Run, words: list[str]) -> None:
+    answer = run(*words)
+    assert answer.code == 2
+    assert answer.out == ""
+    assert "Traceback" not in answer.err
+    assert "rror" in answer.err
+
+
+def test_the_version_is_printed(run: Run) -> None:
+    assert run("--version").out.startswith("nearcast 0.")
