@@ -123,12 +123,12 @@ def _search_connections(
 
 
 def _search_placement(scenario: Scenario, request: PlanRequest) -> Decision:
-    from nearcast.planning.placement.search import SearchParams, search_placement
+    from nearcast.planning.placement.search import PlacementSearch, search_placement
 
     result = search_placement(
         placement_problem(scenario),
         request.objective,
-        SearchParams(
+        PlacementSearch(
             seed=request.seed, iterations=request.iterations, time_limit_s=request.time_limit_s
         ),
         on_progress=request.on_progress,

@@ -36,6 +36,7 @@ from nearcast.planning.connections.search_kernels import (
     sum_ms,
 )
 from nearcast.planning.request import Progress
+from nearcast.planning.stopping import Stopwatch
 
 
 def small_problem(seed: int, clients: int, servers: int, topics: int) -> ConnectionsProblem:
@@ -118,7 +119,7 @@ def brute_force_ms(problem: ConnectionsProblem) -> float:
 def test_the_optimum_of_small_instances_is_found() -> None:
     for seed in range(12):
         problem = small_problem(seed, clients=5, servers=3, topics=4)
-        found = search_connections(problem, SearchParameters(seed, iterations=20_000))
+        found = search_connections(problem, SearchParameters(seed, iterations=100_000))
         assert found.cost == pytest.approx(brute_force_ms(problem), rel=1e-9, abs=1e-12)
 
 
@@ -149,13 +150,27 @@ def test_the_same_seed_gives_the_same_homes_and_another_seed_others() -> None:
     assert not np.array_equal(one, other)
 
 
-def test_a_time_limit_ends_the_search_and_progress_reaches_one() -> None:
+class TickingWatch(Stopwatch):
+    """A clock that goes on by five milliseconds whenever somebody looks at it."""
+
+    looks = 0
+
+    def seconds(self) -> float:
+        self.looks += 1
+        return 0.005 * self.looks
+
+
+def test_a_time_limit_ends_the_search_and_progress_reaches_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("nearcast.planning.connections.search.Stopwatch", TickingWatch)
     problem = connections_problem(generate_reloc2020(Reloc2020(0.07), 0))
     seen: list[Progress] = []
     found = search_connections(
-        problem, SearchParameters(0, time_limit_s=0.05), on_progress=seen.append
+        problem, SearchParameters(0, time_limit_s=0.25), on_progress=seen.append
     )
     assert found.iterations > 0
+    assert 0.2 < found.seconds < 0.3
     fractions = [progress.fraction for progress in seen]
     assert fractions == sorted(fractions)
     assert fractions[-1] == 1.0

@@ -9,31 +9,32 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from nearcast.delay.connections import ConnectionsProblem
-from nearcast.domain.scenario import FloatArray
+from nearcast.domain.scenario import FloatArray, IndexArray, OffsetArray
 from nearcast.planning.request import Progress
 from nearcast.planning.stopping import Stopwatch
 
 if TYPE_CHECKING:
-    from nearcast.planning.connections.bound_kernels import Labels, Prices
+    from nearcast.planning.connections.bound_kernels import Labels
 
 __all__ = ["BoundParameters", "ConnectionsBound", "bound_connections"]
 
-SOFT = 1.0
+_FIRST_STEP, _LAST_STEP = 0.02, 0.002
+"""Steps of the prices, in detours of a client of mean weight past all its near servers."""
 _CLOSE = 1e-4
 """A bound this near to the known plan (as a share) needs no further work."""
+_ROUNDING = 1e-12
+"""Taken off the bound (as a share), so that rounding cannot lift it above an optimum."""
 
 
 @dataclass(frozen=True, slots=True)
 class BoundParameters:
     """How much work to spend."""
 
-    sweeps: int = 300
+    sweeps: int = 150
     """Rounds of better prices; 0: only the nearest legs."""
     time_limit_s: float | None = None
-    near_servers: int = 40
+    near_servers: int = 24
     """Servers of a client that are priced; all others count as one free label."""
-    first_step_ms: float = 0.02
-    last_step_ms: float = 0.001
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,45 +70,40 @@ def bound_connections(
     least the sum w of the floor(B) + 1 smallest weights; so that cost is at least mu (n - B) for
     every price 0 <= mu <= beta w, which is a price per client.
     """
-    watch = Stopwatch(None if parameters is None else parameters.time_limit_s)
     parameters = parameters or BoundParameters()
+    watch = Stopwatch(parameters.time_limit_s)
     weight, network = problem.client_weight, problem.network
-    if not network.client_count:
+    if not weight.any():
         return ConnectionsBound(0.0, 0.0, 0, watch.seconds())
-    near = parameters.near_servers
-    legs_ms, servers = network.nearest_servers(near + 1)
-    nearest_ms = best = float(weight @ legs_ms[:, 0])
+    legs_ms, servers = network.nearest_servers(parameters.near_servers + 1)
+    nearest_ms = best = float(weight @ legs_ms[:, 0]) * (1 - _ROUNDING)
     enough = np.inf if upper_cost is None else upper_cost * (1 - _CLOSE)
     rows = np.flatnonzero(problem.publishes & (problem.spool > 0)[problem.member_topic])
     if best >= enough or not parameters.sweeps or not len(rows):
         return ConnectionsBound(best, nearest_ms, 0, watch.seconds())
     from nearcast.planning.connections import bound_kernels as kernels
 
-    labels = _labels_of(problem, rows, legs_ms, servers, near)
+    labels = _labels_of(problem, rows, legs_ms, servers, parameters.near_servers)
     prices = kernels.Prices(
         storage=np.zeros(network.server_count),
         client=np.zeros(network.server_count),
         client_most=_largest_client_price(problem),
-        split=np.zeros(labels.block.shape),
+        split=np.zeros((len(rows), labels.server.shape[1])),
     )
     shares = kernels.Shares(np.empty(labels.leg_ms.shape), np.empty(labels.leg_ms.shape))
-    unit, sweep = float(weight.mean()), 0
+    detour_ms = float((legs_ms[:, -1] - legs_ms[:, 0]).mean()) or network.cloud_ms or 1.0
+    unit, spool = float(weight.mean()) * detour_ms, float(labels.block_spool.mean())
+    sweep = 0
     while sweep < parameters.sweeps and best < enough and not watch.expired():
-        fraction = sweep / parameters.sweeps
-        step_ms = unit * _between(parameters.first_step_ms, parameters.last_step_ms, fraction)
-        soft_ms = SOFT * step_ms
-        cheapest_ms = kernels.label_clients(labels, prices, shares, soft_ms)
-        best = max(best, kernels.proven_ms(labels, prices, cheapest_ms))
-        kernels.improve_prices(labels, prices, shares, step_ms)
+        step_ms = unit * _FIRST_STEP * (_LAST_STEP / _FIRST_STEP) ** (sweep / parameters.sweeps)
+        cheapest_ms = kernels.label_clients(labels, prices, shares, step_ms)
+        proven_ms = kernels.proven_ms(labels, prices, cheapest_ms)
+        best = max(best, proven_ms - _ROUNDING * cheapest_ms)
+        kernels.improve_prices(labels, prices, shares, step_ms, spool)
         sweep += 1
         if on_progress is not None:
             on_progress(Progress("bound", sweep / parameters.sweeps, upper_cost, best))
     return ConnectionsBound(best, nearest_ms, sweep, watch.seconds())
-
-
-def _between(first: float, last: float, fraction: float) -> float:
-    """Return the value at a fraction of the geometric way from first to last."""
-    return float(first * (last / first) ** fraction)
 
 
 def _largest_client_price(problem: ConnectionsProblem) -> FloatArray:
@@ -121,9 +117,9 @@ def _largest_client_price(problem: ConnectionsProblem) -> FloatArray:
 
 def _labels_of(
     problem: ConnectionsProblem,
-    rows: FloatArray,
+    rows: OffsetArray,
     legs_ms: FloatArray,
-    servers: FloatArray,
+    servers: IndexArray,
     near: int,
 ) -> Labels:
     """Return the labels and which of them share a (topic, server)."""
@@ -135,20 +131,17 @@ def _labels_of(
     server = np.ascontiguousarray(servers[:, :near])
     key = topic.astype(np.int64)[:, None] * problem.network.server_count + server[client]
     used, block = np.unique(key, return_inverse=True)
-    block = block.reshape(key.shape).astype(np.int32)
-    block_server = (used % problem.network.server_count).astype(np.int32)
-    outside = legs_ms[:, near] if legs_ms.shape[1] > near else np.full(clients, np.inf)
+    has_outside = legs_ms.shape[1] > near
     return Labels(
         server=server,
         leg_ms=weight[:, None] * legs_ms[:, :near],
-        outside_ms=np.where(np.isinf(outside), np.inf, weight * np.minimum(outside, 1e300)),
+        outside_ms=weight * legs_ms[:, near] if has_outside else np.full(clients, np.inf),
         cloud_ms=weight * problem.network.cloud_ms,
         pin_start=np.searchsorted(client, np.arange(clients + 1)),
         pin_client=client,
-        block=block,
-        block_start=np.searchsorted(np.sort(block, axis=None), np.arange(len(used) + 1)),
+        block_start=np.concatenate([[0], np.cumsum(np.bincount(block.ravel()))]),
         entry=np.argsort(block, axis=None, kind="stable"),
-        block_server=block_server,
+        block_server=(used % problem.network.server_count).astype(np.int32),
         block_spool=problem.spool[used // problem.network.server_count],
         storage=problem.storage,
         client_limit=problem.client_limit,

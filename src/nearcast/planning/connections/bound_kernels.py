@@ -26,11 +26,10 @@ class Labels(NamedTuple):
     pin_start: OffsetArray
     """Client c publishes the pins pin_start[c]:pin_start[c + 1], one a topic."""
     pin_client: IndexArray
-    block: IndexArray
-    """(topic, server) of [pin, rank]."""
     block_start: OffsetArray
+    """A block is a (topic, server); its entries: entry[block_start[b]:block_start[b + 1]]."""
     entry: OffsetArray
-    """Entries pin * ranks + rank of block b: entry[block_start[b]:block_start[b + 1]]."""
+    """pin * ranks + rank."""
     block_server: IndexArray
     block_spool: FloatArray
     storage: FloatArray
@@ -91,7 +90,6 @@ def label_clients(labels: Labels, prices: Prices, shares: Shares, soft_ms: float
 @njit(cache=True)
 def proven_ms(labels: Labels, prices: Prices, cheapest_ms: float) -> float:
     """Return the bound of these prices: the labels minus what the limits are worth."""
-    ranks = labels.server.shape[1]
     price = np.zeros(len(labels.storage))
     split = prices.split.ravel()
     for block in range(len(labels.block_spool)):
@@ -107,11 +105,13 @@ def proven_ms(labels: Labels, prices: Prices, cheapest_ms: float) -> float:
             bound -= price[server] * labels.storage[server]
         if prices.client[server] > 0.0:
             bound -= prices.client[server] * labels.client_limit[server]
-    return bound if ranks else cheapest_ms
+    return bound
 
 
 @njit(cache=True)
-def _step(labels: Labels, prices: Prices, shares: Shares, step_ms: float) -> None:
+def _step(
+    labels: Labels, prices: Prices, shares: Shares, step_ms: float, mean_spool: float
+) -> None:
     """Raise the prices where the clients' answer exceeds a limit, lower them elsewhere."""
     clients, ranks = labels.server.shape
     share = shares.share
@@ -128,7 +128,8 @@ def _step(labels: Labels, prices: Prices, shares: Shares, step_ms: float) -> Non
         used[labels.block_server[block]] += most * labels.block_spool[block]
     for server in range(len(used)):
         over = used[server] / max(labels.storage[server], 1e-12) - 1.0
-        prices.storage[server] = max(prices.storage[server] + step_ms * min(over, 1.0), 0.0)
+        step = step_ms / mean_spool * min(over, 1.0)
+        prices.storage[server] = max(prices.storage[server] + step, 0.0)
         over = here[server] / max(labels.client_limit[server], 1e-12) - 1.0
         price = max(prices.client[server] + step_ms * min(over, 1.0), 0.0)
         prices.client[server] = min(price, prices.client_most[server])
@@ -136,7 +137,7 @@ def _step(labels: Labels, prices: Prices, shares: Shares, step_ms: float) -> Non
 
 @njit(cache=True)
 def improve_prices(
-    labels: Labels, prices: Prices, shares: Shares, step_ms: float
+    labels: Labels, prices: Prices, shares: Shares, step_ms: float, mean_spool: float
 ) -> None:
     """Change the prices, and split them anew over the publishers of each topic.
 
@@ -144,7 +145,7 @@ def improve_prices(
     the split moves along the regret and is projected on "not negative, sums to the price".
     """
     ranks = labels.server.shape[1]
-    _step(labels, prices, shares, step_ms)
+    _step(labels, prices, shares, step_ms, mean_spool)
     split = prices.split.ravel()
     for block in range(len(labels.block_spool)):
         begin, end = labels.block_start[block], labels.block_start[block + 1]

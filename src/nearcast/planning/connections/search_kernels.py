@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 from numba import njit
 
-from nearcast.domain.scenario import BoolArray, FloatArray, IndexArray, OffsetArray
+from nearcast.domain.scenario import FloatArray, IndexArray, OffsetArray
 
 __all__ = ["Field", "Load", "anneal", "descend", "load_of", "sum_ms"]
 
@@ -78,16 +78,14 @@ def _random(rng: npt.NDArray[np.uint64]) -> float:
 @njit(cache=True, inline="always")
 def _leg_ms(field: Field, client: int, server: int) -> float:
     if field.leg_ms.size:
-        return field.leg_ms[client, server]
+        return float(field.leg_ms[client, server])
     dx = field.client_km[client, 0] - field.server_km[server, 0]
     dy = field.client_km[client, 1] - field.server_km[server, 1]
-    return field.ms_per_km * np.sqrt(dx * dx + dy * dy)
+    return float(field.ms_per_km * np.sqrt(dx * dx + dy * dy))
 
 
 @njit(cache=True, inline="always")
-def _penalty_ms(
-    field: Field, server: int, clients: float, weight: float, storage: float
-) -> float:
+def _penalty_ms(field: Field, server: int, clients: float, weight: float, storage: float) -> float:
     """Return what excess and delegation cost all clients of a server, eqs. (4)-(6)."""
     cost = 0.0
     if clients > field.client_limit[server]:
@@ -131,7 +129,7 @@ def _move_ms(field: Field, load: Load, client: int, to: int, limit_ms: float) ->
     at_least = legs + _penalty_change_ms(field, load, here, -1.0, -w, -most)
     at_least += _penalty_change_ms(field, load, to, 1.0, w, 0.0)
     if at_least > limit_ms:
-        return at_least
+        return float(at_least)
     freed = taken = 0.0
     for at in range(field.target_start[client], field.target_start[client + 1]):
         topic = field.target[at]
@@ -140,7 +138,7 @@ def _move_ms(field: Field, load: Load, client: int, to: int, limit_ms: float) ->
         if _find_slot(field, load, topic, to) < 0:
             taken += field.spool[topic]
     delta = legs + _penalty_change_ms(field, load, here, -1.0, -w, -freed)
-    return delta + _penalty_change_ms(field, load, to, 1.0, w, taken)
+    return float(delta + _penalty_change_ms(field, load, to, 1.0, w, taken))
 
 
 @njit(cache=True)
@@ -214,9 +212,7 @@ def sum_ms(field: Field, load: Load) -> float:
 
 
 @njit(cache=True)
-def _proposed_server(
-    field: Field, load: Load, client: int, rng: npt.NDArray[np.uint64]
-) -> int:
+def _proposed_server(field: Field, load: Load, client: int, rng: npt.NDArray[np.uint64]) -> int:
     """Return a near server, one that a topic of the client uses, or any."""
     kind = _random(rng)
     if kind < _ANY_SERVER:
@@ -257,24 +253,16 @@ def _move_together(
 
 @njit(cache=True)
 def anneal(
-    field: Field,
-    load: Load,
-    hot_ms: float,
-    cold_ms: float,
-    steps: int,
-    rng: npt.NDArray[np.uint64],
+    field: Field, load: Load, temperature_ms: float, steps: int, rng: npt.NDArray[np.uint64]
 ) -> int:
-    """Propose `steps` moves while the temperature falls; return how many were made."""
+    """Propose `steps` moves at a temperature; return how many were made."""
     moves, clients = 0, len(load.homes)
-    cooling = (cold_ms / hot_ms) ** (1.0 / max(steps, 1))
-    temperature = hot_ms
     for _ in range(steps):
-        temperature *= cooling
         client = int(_random(rng) * clients)
         to = _proposed_server(field, load, client, rng)
         if to == load.homes[client]:
             continue
-        limit_ms = -temperature * np.log(1.0 - _random(rng))
+        limit_ms = -temperature_ms * np.log(1.0 - _random(rng))
         if _random(rng) < _TOPIC_MOVE:
             moves += _move_together(field, load, client, to, limit_ms, rng)
         elif _move_ms(field, load, client, to, limit_ms) <= limit_ms:

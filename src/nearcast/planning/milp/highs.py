@@ -100,6 +100,7 @@ def solve_mixed(
     solver.setOptionValue("random_seed", seed % 2**31)
     solver.setOptionValue("mip_rel_gap", 0.0)
     solver.setOptionValue("mip_abs_gap", 1e-7)
+    solver.setOptionValue("mip_allow_restart", False)
     if np.isfinite(cutoff):
         solver.setOptionValue("objective_bound", float(cutoff))
     if start is not None:
@@ -111,16 +112,15 @@ def solve_mixed(
         raise KeyboardInterrupt
     status, info = _status(solver), solver.getInfo()
     feasible = info.primal_solution_status == highspy.SolutionStatus.kSolutionStatusFeasible
-    return Solution(
-        status,
-        np.array(solver.getSolution().col_value) if feasible else None,
-        float(info.mip_dual_bound),
-    )
+    if status is SolverStatus.INFEASIBLE:
+        return Solution(status, None, cutoff)
+    point = np.array(solver.getSolution().col_value) if feasible else None
+    return Solution(status, point, float(info.mip_dual_bound))
 
 
 def _load(model: LinearModel, time_limit_s: float, *, relaxed: bool) -> Any:
     """Return a silent single-threaded solver with the model in it."""
-    solver = highspy.Highs()
+    solver = highspy.Highs()  # type: ignore[no-untyped-call]
     solver.setOptionValue("output_flag", False)
     solver.setOptionValue("log_to_console", False)
     solver.setOptionValue("threads", 1)

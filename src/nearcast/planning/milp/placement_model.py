@@ -40,6 +40,8 @@ class Choices:
     """[publisher, server]: to a broker there."""
     cloud: BoolArray
     """[publisher, server]: to the cloud through there."""
+    must: BoolArray
+    """[topic, server]: a broker is there."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -88,14 +90,16 @@ class _Program:
         there = column >= 0
         self.entries.append((row[there], column[there], value[there]))
 
-    def finish(self, integer_columns: int) -> LinearModel:
-        """Return the program; the first `integer_columns` are binary."""
+    def finish(self, integer_columns: int, ones: npt.NDArray[np.int64]) -> LinearModel:
+        """Return the program; the first `integer_columns` are binary, `ones` fixed to 1."""
         row, column, value = (np.concatenate(part) for part in zip(*self.entries, strict=True))
         order = np.argsort(row, kind="stable")
         integer = np.arange(self.columns) < integer_columns
+        lower = np.zeros(self.columns)
+        lower[ones] = 1.0
         return LinearModel(
             cost=np.concatenate(self.cost),
-            lower=np.zeros(self.columns),
+            lower=lower,
             upper=np.where(integer, 1.0, np.inf),
             integer=integer,
             row_lower=np.concatenate([low for low, _ in self.bounds]),
@@ -129,18 +133,18 @@ def build_model(tables: PlacementTables, choices: Choices) -> PlacementModel:
     one_way = first + np.arange(publishers)[:, None]
     program.put(one_way, send, 1.0)
     program.put(one_way, cloud, 1.0)
-    at_broker = program.add_rows(publishers * servers, -np.inf, 0.0)
-    at_broker += np.arange(publishers * servers).reshape(publishers, servers)
+    every = np.arange(publishers * servers).reshape(publishers, servers)
+    at_broker = program.add_rows(every.size, -np.inf, 0.0) + every
     program.put(at_broker, send, 1.0)
     program.put(at_broker, np.where(send >= 0, broker[tables.topic], -1), -1.0)
     if np.any(choices.cloud.sum(axis=1) > 1):
         # Where a road between servers is longer than the cloud's, a broker would forbid it.
-        no_broker = program.add_rows(publishers * servers, -np.inf, 1.0)
-        no_broker += np.arange(publishers * servers).reshape(publishers, servers)
+        no_broker = program.add_rows(every.size, -np.inf, 1.0) + every
         program.put(no_broker, cloud, 1.0)
         program.put(no_broker, np.where(cloud >= 0, broker[tables.topic], -1), 1.0)
     arcs = _add_flows(program, tables, choices, (send, cloud, home))
-    return PlacementModel(program.finish(integer_columns), broker, home, send, cloud, arcs)
+    linear = program.finish(integer_columns, broker[choices.must])
+    return PlacementModel(linear, broker, home, send, cloud, arcs)
 
 
 def _add_flows(
@@ -152,7 +156,6 @@ def _add_flows(
     """Add the flow of every pair that can cost anything; return the columns of each."""
     send, cloud, home = columns
     all_arcs = []
-    counted = (lambda ms: np.maximum(ms, 0.0)) if tables.excess_only else (lambda ms: ms)
     for k in range(len(tables.weight)):
         p, c = int(tables.publisher[k]), int(tables.subscriber[k])
         at, to = np.flatnonzero(choices.send[p]), np.flatnonzero(choices.home[c])
@@ -165,7 +168,9 @@ def _add_flows(
                 (leg[up, None] + tables.cloud_ms) + last,
             ]
         )
-        arc_cost = tables.weight[k] * counted(cost_ms)
+        if tables.excess_only:
+            cost_ms = np.maximum(cost_ms, 0.0)
+        arc_cost = tables.weight[k] * cost_ms
         arcs = program.add_columns(np.full(arc_cost.shape, arc_cost.any()), arc_cost)
         all_arcs.append(arcs)
         if not arc_cost.any():
@@ -180,9 +185,7 @@ def _add_flows(
     return all_arcs
 
 
-def _add_storage(
-    program: _Program, tables: PlacementTables, broker: npt.NDArray[np.int64]
-) -> None:
+def _add_storage(program: _Program, tables: PlacementTables, broker: npt.NDArray[np.int64]) -> None:
     """Add the storage limits, and the covers that follow from them for integral brokers."""
     servers = broker.shape[1]
     first = program.add_rows(servers, -np.inf, tables.storage * (1 + 1e-9) + 1e-9)

@@ -27,7 +27,7 @@ _MOST_CHANGES = 6
 @njit(cache=True)
 def _fits(tables: PlacementTables, used: float, server: int) -> bool:
     limit = tables.storage[server]
-    return used <= limit + 1e-9 * (1.0 + limit)
+    return bool(used <= limit + 1e-9 * (1.0 + limit))
 
 
 @njit(cache=True)
@@ -105,8 +105,14 @@ def _broker_proposal(
             changes[1, 2] = old
             if not state.is_broker[n, old]:
                 changes[0, 1] = old
-                return _make_room(tables, state, rng, old, changes, _make_room(
-                    tables, state, rng, server, changes, 2))
+                return _make_room(
+                    tables,
+                    state,
+                    rng,
+                    old,
+                    changes,
+                    _make_room(tables, state, rng, server, changes, 2),
+                )
         return _make_room(tables, state, rng, server, changes, 2)
     changes[0, 0], changes[0, 1], changes[0, 2] = n, server, -1
     if kind < 0.5 and state.broker_count[n] > 0:
@@ -218,7 +224,6 @@ def typical_rise(
     tables: PlacementTables, state: PlacementState, rng: np.random.Generator, proposals: int
 ) -> float:
     """Return the mean rise of random proposals that make the plan worse: a temperature scale."""
-    changes = np.empty((_MOST_CHANGES, 3), dtype=np.int32)
     total, count = 0.0, 0
     for _ in range(proposals):
         c = int(rng.random() * len(state.homes))

@@ -6,7 +6,7 @@ import numpy as np
 
 from nearcast.delay.placement import PlacementProblem, pair_weight
 from nearcast.domain.plan import Objective
-from nearcast.domain.scenario import FloatArray
+from nearcast.domain.scenario import FloatArray, IndexArray
 
 __all__ = ["bound_placement"]
 
@@ -38,7 +38,7 @@ def bound_placement(problem: PlacementProblem, objective: Objective) -> float:
 
 
 def _least_road_ms(
-    problem: PlacementProblem, sender: FloatArray, receiver: FloatArray
+    problem: PlacementProblem, sender: IndexArray, receiver: IndexArray
 ) -> FloatArray:
     """Return the delay of the shortest road of each pair."""
     network = problem.network
@@ -51,7 +51,8 @@ def _least_road_ms(
     for server in range(network.server_count):
         np.minimum(direct, up[sender_row, server] + to_broker[receiver_row, server], out=direct)
     cloud = up.min(axis=1)[sender_row] + 2 * network.cloud_ms + down.min(axis=1)[receiver_row]
-    return np.minimum(direct, cloud)
+    least: FloatArray = np.minimum(direct, cloud)
+    return least
 
 
 def _through_home_ms(between_ms: FloatArray, down: FloatArray) -> FloatArray:

@@ -109,9 +109,7 @@ class _Search:
         self.iterations = self.moves = 0
         self.best_cost = np.inf
         self.best_homes = tables.by_leg[:, 0].copy()
-        self.best_brokers = np.zeros(
-            (len(tables.spool), tables.leg_ms.shape[1]), dtype=np.bool_
-        )
+        self.best_brokers = np.zeros((len(tables.spool), tables.leg_ms.shape[1]), dtype=np.bool_)
 
     def run(self, plans: list[tuple[IndexArray, BoolArray]]) -> None:
         """Anneal until the budget is used, from each plan once and then from nothing placed."""
@@ -152,8 +150,17 @@ class _Search:
             steps = max(int(min(_CHUNK, left)), 1)
             until = min(1.0, done + (1.0 - done) * steps / max(left, 1.0))
             cost, best, moves = anneal_kernels.anneal(
-                tables, state, self.rng, cost, max(_HOT * scale, 1e-12),
-                max(_COLD * scale, 1e-12), (done, until), steps, homes, brokers, best,
+                tables,
+                state,
+                self.rng,
+                cost,
+                max(_HOT * scale, 1e-12),
+                max(_COLD * scale, 1e-12),
+                (done, until),
+                steps,
+                homes,
+                brokers,
+                best,
             )
             self.iterations += steps
             self.moves += moves

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from nearcast.domain.scenario import FloatArray, IndexArray
+from nearcast.domain.scenario import IndexArray
 from nearcast.planning.placement.tables import PlacementState, PlacementTables
 
 __all__ = [
@@ -64,9 +64,9 @@ def _cloud_server(
 
 @njit(cache=True)
 def _least(state: PlacementState, n: int, p: int) -> float:
-    best = state.cloud_value[p]
+    best = float(state.cloud_value[p])
     for i in range(state.broker_count[n]):
-        best = min(best, state.edge_value[p, state.brokers[n, i]])
+        best = min(best, float(state.edge_value[p, state.brokers[n, i]]))
     return best
 
 
@@ -151,7 +151,7 @@ def broker_delta(
     delta = 0.0
     for p in range(tables.topic_start[n], tables.topic_start[n + 1]):
         best = state.cloud_value[p]
-        if opened >= 0 and state.cloud_at[p] == opened or closed >= 0:
+        if (opened >= 0 and state.cloud_at[p] == opened) or closed >= 0:
             at = _cloud_server(tables, state, p, opened, closed)
             if at != state.cloud_at[p]:
                 best = _cloud_value(tables, state.homes, p, at)

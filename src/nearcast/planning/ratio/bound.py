@@ -20,6 +20,7 @@ The last value is computed from scratch in double precision, whatever the sweeps
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -33,8 +34,10 @@ from nearcast.planning.stopping import Stopwatch
 
 __all__ = ["BoundParams", "RatioBound", "bound_ratio"]
 
-_WARM_SWEEPS, _LAST_SWEEPS = 6, 6
+_MOST_WARM_SWEEPS, _MOST_LAST_SWEEPS = 6, 6
 _SCAN_FACTOR = 1.15
+_SCARCE = 0.9
+"""Share of a total limit that must be needed before prices towards the cloud are tried."""
 _ROUNDING = 1e-10
 """Relative allowance for the rounding of the last sum."""
 
@@ -44,12 +47,12 @@ class BoundParams:
     """How much work to put into the bound; the same sweeps give the same value."""
 
     sweeps: int = 100
-    """Rounds over all pairs with a step of the prices."""
+    """Rounds over all pairs: the first and the last few at fixed prices, a step between others."""
     time_limit_s: float | None = None
-    """Stop early after these seconds."""
+    """Stop early, so as to end after about these seconds."""
     near_servers: int = 16
     """Servers that a client chooses from; those beyond share one label."""
-    message_bytes: int = 600_000_000
+    message_bytes: int = 700_000_000
     """Memory for the messages; less memory takes fewer servers and pairs."""
     first_step: float = 0.3
     step_decay: float = 0.98
@@ -71,7 +74,7 @@ class RatioBound:
 
 def bound_ratio(
     problem: RatioProblem,
-    params: BoundParams = BoundParams(),
+    params: BoundParams | None = None,
     upper_cost: float | None = None,
     on_progress: Callable[[Progress], None] | None = None,
 ) -> RatioBound:
@@ -88,20 +91,23 @@ def bound_ratio(
     on_progress
         Called after every sweep.
     """
+    params = params or BoundParams()
     watch = Stopwatch(params.time_limit_s)
     if problem.deliveries == 0:
         nothing = np.zeros(problem.network.server_count)
         return RatioBound(0.0, watch.seconds(), 0, nothing, nothing)
     relaxation = relax(problem, params.near_servers, params.message_bytes)
-    for _ in range(_WARM_SWEEPS):
-        relaxation.sweep_pairs()
+    for _ in range(min(_MOST_WARM_SWEEPS, params.sweeps // 2)):
+        relaxation.sweep()
+        if watch.seconds() > 0.5 * (params.time_limit_s or math.inf):
+            break
     _scan_uniform_prices(relaxation)
-    sweeps = _climb(relaxation, params, upper_cost, watch, on_progress)
+    _climb(relaxation, params, upper_cost, watch, on_progress)
     value = relaxation.proven_value()
     return RatioBound(
         value_ms=max(value / problem.deliveries * (1 - _ROUNDING), 0.0),
         seconds=watch.seconds(),
-        sweeps=sweeps,
+        sweeps=relaxation.sweeps,
         storage_price=relaxation.storage_price,
         compute_price=relaxation.compute_price,
     )
@@ -113,8 +119,10 @@ def _scan_uniform_prices(relaxation: Relaxation) -> None:
     Where the total limit is exceeded someone must be delegated, and the price that makes the
     cloud worth while is far above the prices that only move clients between servers.
     """
-    zero = relaxation.storage_price.copy()
-    for kind in (0, 1):
+    zero = np.zeros_like(relaxation.storage_price)
+    for kind, scarcity in enumerate(relaxation.scarcity()):
+        if scarcity < _SCARCE:
+            continue
         best, best_prices = relaxation.value(), relaxation.prices()
         price = 0.4 * relaxation.cloud_price(kind)
         while price > 0:
@@ -136,26 +144,25 @@ def _climb(
     upper_cost: float | None,
     watch: Stopwatch,
     on_progress: Callable[[Progress], None] | None,
-) -> int:
-    """Alternate sweeps with price steps (Polyak's length, damped); return the sweeps made."""
+) -> None:
+    """Alternate sweeps with price steps: Polyak's length, damped, along an averaged direction."""
     problem = relaxation.problem
     limits = (problem.storage, problem.compute)
     target = np.inf if upper_cost is None else upper_cost * problem.deliveries
     best, best_prices = -np.inf, relaxation.prices()
     step = params.first_step
     direction = [np.zeros_like(limit) for limit in limits]
-    made = 0
-    for sweep in range(params.sweeps):
-        relaxation.sweep()
-        made = sweep + 1
+    last = min(_MOST_LAST_SWEEPS, params.sweeps // 4)
+    while True:
         value = relaxation.value()
         if value > best:
             best, best_prices = value, relaxation.prices()
         if on_progress:
-            on_progress(
-                Progress("bound", made / params.sweeps, upper_cost, best / problem.deliveries)
-            )
-        if watch.expired():
+            done = min(relaxation.sweeps / max(params.sweeps, 1), 1.0)
+            on_progress(Progress("bound", done, upper_cost, best / problem.deliveries))
+        # The proof at the end takes about as long as a sweep.
+        sweep_s = watch.seconds() / max(relaxation.sweeps, 1)
+        if relaxation.sweeps >= params.sweeps - last or watch.left_s() < sweep_s * (last + 2):
             break
         step *= params.step_decay
         prices = relaxation.prices()
@@ -165,6 +172,7 @@ def _climb(
         ]
         squares = sum(float(x @ x) for x in excess)
         if squares <= 1e-12:
+            relaxation.sweep()
             continue
         missing = min(max(target - value, 0.002 * best), 0.1 * abs(best))
         length = step * min(missing / squares, abs(best) / len(problem.storage))
@@ -175,7 +183,7 @@ def _climb(
                 for price, way, limit in zip(prices, direction, limits, strict=True)
             )
         )
-    relaxation.set_prices(*best_prices)
-    for _ in range(_LAST_SWEEPS):
         relaxation.sweep()
-    return made
+    relaxation.set_prices(*best_prices)
+    for _ in range(last):
+        relaxation.sweep()

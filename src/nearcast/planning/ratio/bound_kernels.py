@@ -1,121 +1,18 @@
-"""Compiled loops of the bound: message passing between members, shared spools, loads, value.
+"""Compiled loops of the bound over prices: shares of spools, changes of prices, loads.
 
-Every client has the same number of labels. The first `locals_` say "home at this server, processed
-there", the others "processed in the cloud"; `server[client, label]` is the home, and the index one
-past the last server stands for "somewhere else", which is 0 ms from everywhere.
-A topic's members are paired with the `window` members after them; message [pair, 0] belongs to the
-first and message [pair, 1] to the second.
+Labels are those of `bound_pair_kernels`.
 """
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-import numpy.typing as npt
 from numba import njit
 
 from nearcast.domain.scenario import BoolArray, FloatArray, IndexArray, OffsetArray
 
-__all__ = [
-    "add_shared_spools",
-    "bound_value",
-    "change_prices",
-    "exchange_messages",
-    "pair_offsets",
-    "soft_loads",
-]
+__all__ = ["add_shared_spools", "change_prices", "soft_loads"]
 
-_Float32s = npt.NDArray[np.float32]
 _FAR = 1e30
-
-
-def pair_offsets(topic_start: OffsetArray, window: int) -> OffsetArray:
-    """Return where the pairs of each member row start; one entry more than rows."""
-    rows = np.arange(topic_start[-1])
-    end = np.repeat(topic_start[1:], np.diff(topic_start))
-    partners = np.minimum(end - rows - 1, window)
-    return np.concatenate([[0], np.cumsum(partners)]).astype(np.int64)
-
-
-@njit(cache=True, fastmath=True)
-def exchange_messages(
-    potential: FloatArray,
-    message: Any,
-    pair_start: OffsetArray,
-    member_client: IndexArray,
-    publish_weight: FloatArray,
-    subscribes: BoolArray,
-    server: IndexArray,
-    locals_: int,
-    between: _Float32s,
-    between_back: _Float32s,
-    backward: bool,
-) -> None:
-    """Let every pair share its cost with its two clients, one pair after the other.
-
-    A pair takes both clients' potentials, adds its own cost and hands back as much as it can:
-    half of the first client's min-marginals, all that is then left to the second, the rest to the
-    first. What it keeps is 0 at least, so the sum of the clients' minima is a lower bound.
-    """
-    labels = potential.shape[1]
-    rows = len(pair_start) - 1
-    joint = np.empty((labels, labels), dtype=np.float32)
-    first = np.empty(labels, dtype=np.float32)
-    second = np.empty(labels, dtype=np.float32)
-    first_new = np.empty(labels, dtype=np.float32)
-    second_new = np.empty(labels, dtype=np.float32)
-    there = np.empty(labels, dtype=np.int32)
-    for step in range(rows):
-        row = rows - 1 - step if backward else step
-        partners = pair_start[row + 1] - pair_start[row]
-        u = member_client[row]
-        for k in range(partners):
-            offset = partners - 1 - k if backward else k
-            pair, other = pair_start[row] + offset, row + 1 + offset
-            forth = np.float32(publish_weight[row] * subscribes[other])
-            back = np.float32(publish_weight[other] * subscribes[row])
-            if forth + back <= 0:
-                continue
-            v = member_client[other]
-            for a in range(labels):
-                first[a] = potential[u, a] - message[pair, 0, a]
-                second[a] = potential[v, a] - message[pair, 1, a]
-                there[a] = server[v, a]
-                second_new[a] = _FAR
-            for a in range(labels):
-                here = server[u, a]
-                forth_a = forth if a < locals_ else np.float32(0.0)
-                least = np.float32(_FAR)
-                for b in range(locals_):
-                    x = forth_a * between[here, there[b]] + back * between_back[here, there[b]]
-                    x += second[b]
-                    joint[a, b] = x
-                    least = min(least, x)
-                for b in range(locals_, labels):
-                    x = forth_a * between[here, there[b]] + second[b]
-                    joint[a, b] = x
-                    least = min(least, x)
-                half = np.float32(0.5) * (least + first[a])
-                first_new[a] = half
-                rest = first[a] - half
-                for b in range(labels):
-                    x = joint[a, b] + rest
-                    joint[a, b] = x
-                    second_new[b] = min(second_new[b], x)
-            for a in range(labels):
-                least = np.float32(_FAR)
-                for b in range(labels):
-                    least = min(least, joint[a, b] - second_new[b])
-                first_new[a] += least
-            for a in range(labels):
-                # The potential is rebuilt from the rounded message, so that errors do not add up.
-                before = potential[u, a] - message[pair, 0, a]
-                message[pair, 0, a] = first_new[a] - first[a]
-                potential[u, a] = before + message[pair, 0, a]
-                before = potential[v, a] - message[pair, 1, a]
-                message[pair, 1, a] = second_new[a] - second[a]
-                potential[v, a] = before + message[pair, 1, a]
 
 
 @njit(cache=True)
@@ -281,48 +178,3 @@ def soft_loads(
             for a in range(near):
                 present[server[member_client[row], a]] = 0.0
     return storage, compute
-
-
-@njit(cache=True)
-def bound_value(
-    potential: FloatArray,
-    spool_share: FloatArray,
-    message: Any,
-    pair_start: OffsetArray,
-    member_client: IndexArray,
-    publish_weight: FloatArray,
-    subscribes: BoolArray,
-    server: IndexArray,
-    locals_: int,
-    between: FloatArray,
-) -> float:
-    """Return the clients' minima plus what the pairs keep, from scratch in double precision.
-
-    `potential` comes in with legs, cloud and compute prices and is used up.
-    """
-    labels = potential.shape[1]
-    kept = 0.0
-    for row in range(len(pair_start) - 1):
-        u = member_client[row]
-        for a in range(labels):
-            potential[u, a] += spool_share[row, a]
-        for pair in range(pair_start[row], pair_start[row + 1]):
-            other = row + 1 + pair - pair_start[row]
-            v = member_client[other]
-            forth = publish_weight[row] * subscribes[other]
-            back = publish_weight[other] * subscribes[row]
-            least = _FAR
-            for a in range(labels):
-                potential[u, a] += message[pair, 0, a]
-                potential[v, a] += message[pair, 1, a]
-                for b in range(labels):
-                    x = -np.float64(message[pair, 0, a]) - message[pair, 1, b]
-                    if a < locals_:
-                        x += forth * between[server[u, a], server[v, b]]
-                    if b < locals_:
-                        x += back * between[server[v, b], server[u, a]]
-                    least = min(least, x)
-            kept += least
-    for client in range(len(potential)):
-        kept += potential[client].min()
-    return kept

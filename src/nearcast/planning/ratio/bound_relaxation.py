@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -26,14 +25,22 @@ class Relaxation:
 
     problem: RatioProblem
     server: IndexArray
-    """Home [client, label]; see `bound_kernels`."""
+    """Home [client, label]; see `bound_pair_kernels`."""
     near: int
     """Labels "local at a given server"."""
-    far: bool
-    """Whether the label after these is "local somewhere else"."""
+    far_leg: FloatArray
+    """Leg to the nearest home beyond the near ones and to the nearest of all [client, 2]; or empty."""
+    place: FloatArray
+    """Clients' positions in ms [client, axis]; see `bound_pair_kernels`."""
+    site: FloatArray
+    """Servers' positions in ms [server, axis]; all 0 when delays were measured."""
     base: FloatArray
     """Legs and cloud delay [client, label]."""
     between: FloatArray
+    """Server to server delay, with a row and a column of 0 for "somewhere else"."""
+    between32: npt.NDArray[np.float32]
+    symmetric: bool
+    """Whether `between` is."""
     load: FloatArray
     """Compute that a client needs at its home [client]."""
     publishers: FloatArray
@@ -44,22 +51,20 @@ class Relaxation:
     spool_share: FloatArray
     storage_price: FloatArray
     compute_price: FloatArray
-    _between32: list[Any] = field(default_factory=list)
-    _backward: bool = False
+    sweeps: int = 0
+    """Rounds made over all pairs."""
 
     @property
-    def locals_(self) -> int:
-        """Number of local labels."""
-        return self.near + self.far
+    def far(self) -> bool:
+        """Whether the label after the near ones is "local somewhere else"."""
+        return len(self.far_leg) > 0
 
-    def sweep_pairs(self) -> None:
-        """Pass messages over all pairs, in alternating direction."""
-        from nearcast.planning.ratio.bound_kernels import exchange_messages
+    def sweep(self) -> None:
+        """Pass messages over all pairs, in alternating direction, and share the spools' prices."""
+        from nearcast.planning.ratio.bound_kernels import add_shared_spools
+        from nearcast.planning.ratio.bound_pair_kernels import exchange_messages
 
         problem = self.problem
-        if not self._between32:
-            between = self.between.astype(np.float32)
-            self._between32 = [between, np.ascontiguousarray(between.T)]
         exchange_messages(
             self.potential,
             self.message,
@@ -68,18 +73,15 @@ class Relaxation:
             problem.publish_weight,
             problem.subscribes,
             self.server,
-            self.locals_,
-            *self._between32,
-            self._backward,
+            self.near,
+            self.far_leg,
+            self.place,
+            self.site,
+            self.between32,
+            self.symmetric,
+            self.sweeps % 2 == 1,
         )
-        self._backward = not self._backward
-
-    def sweep(self) -> None:
-        """Pass messages and share the spools' prices again."""
-        from nearcast.planning.ratio.bound_kernels import add_shared_spools
-
-        self.sweep_pairs()
-        problem = self.problem
+        self.sweeps += 1
         if self.storage_price.any():
             add_shared_spools(
                 self.potential,
@@ -103,7 +105,7 @@ class Relaxation:
 
     def proven_value(self) -> float:
         """Return the bound of the summed delay that the messages prove."""
-        from nearcast.planning.ratio.bound_kernels import bound_value
+        from nearcast.planning.ratio.bound_pair_kernels import bound_value
 
         problem = self.problem
         start = self.base.copy()
@@ -120,8 +122,12 @@ class Relaxation:
             problem.publish_weight,
             problem.subscribes,
             self.server,
-            self.locals_,
+            self.near,
+            self.far_leg,
+            self.place,
+            self.site,
             self.between,
+            self.symmetric,
         )
         return float(kept) - self._paid()
 
@@ -172,6 +178,14 @@ class Relaxation:
         )
         return storage, compute
 
+    def scarcity(self) -> tuple[float, float]:
+        """Return the least total use of storage and of compute without cloud, in parts of the limits."""
+        problem = self.problem
+        storage = float(problem.spool @ (self.publishers > 0))
+        totals = (problem.storage.sum(), problem.compute.sum())
+        used = (storage, float(self.load.sum()))
+        return used[0] / max(totals[0], 1e-300), used[1] / max(totals[1], 1e-300)
+
     def cloud_price(self, kind: int) -> float:
         """Return the price of storage (0) or compute (1) at which the first topic prefers the cloud."""
         problem = self.problem
@@ -186,7 +200,7 @@ def relax(problem: RatioProblem, near_servers: int, message_bytes: int) -> Relax
     With few servers every client has all of them, each local or cloud. With many it has its
     nearest, one label for all homes beyond, and one for the cloud from any home.
     """
-    from nearcast.planning.ratio.bound_kernels import pair_offsets
+    from nearcast.planning.ratio.bound_pair_kernels import pair_offsets
 
     network, clients = problem.network, problem.network.client_count
     servers = network.server_count
@@ -203,6 +217,7 @@ def relax(problem: RatioProblem, near_servers: int, message_bytes: int) -> Relax
             pair_start = pair_offsets(problem.topic_start, window)
     far = near < servers
     leg, server = _labels(problem, near, far)
+    far_leg = leg[:, near:].copy() if far else np.empty((0, 2))
     delivering = sum_by(problem.member_client, problem.publish_weight > 0, clients)
     leg *= problem.leg_weight[:, None]
     cloud = slice(near + far, None)
@@ -210,13 +225,19 @@ def relax(problem: RatioProblem, near_servers: int, message_bytes: int) -> Relax
     between = np.zeros((servers + 1, servers + 1))
     between[:servers, :servers] = network.server_server_ms
     spool = problem.spool[problem.member_topic]
+    # Measured delays need not obey the triangle inequality: at one point all legs are 0.
+    scale = network.ms_per_km if network.has_geometry else 0.0
     return Relaxation(
         problem=problem,
         server=server,
         near=near,
-        far=far,
+        far_leg=far_leg,
+        place=scale * np.column_stack([network.client_x_km, network.client_y_km]),
+        site=scale * np.column_stack([network.server_x_km, network.server_y_km]),
         base=leg,
         between=between,
+        between32=between.astype(np.float32),
+        symmetric=bool(np.array_equal(between, between.T)),
         load=sum_by(problem.member_client, spool * problem.publishes, clients),
         publishers=sum_by(problem.member_topic, problem.publishes, problem.topic_count),
         pair_start=pair_start,

@@ -19,7 +19,7 @@ from nearcast.planning.stopping import Stopwatch
 
 __all__ = ["replan_ratio"]
 
-_SHARE_OF_A_SEARCH = 0.02
+_SHARE_OF_A_SEARCH = 0.005
 _HOT = 0.1
 """First temperature, in the unit of `SearchParams.hot`: far too cold to undo the plan."""
 _NEAR_SERVERS = 4
@@ -42,7 +42,7 @@ def replan_ratio(
     Parameters
     ----------
     params
-        `iterations` defaults to 2 % of a search from scratch; `hot` is not used.
+        `iterations` defaults to 0.5 % of a search from scratch; `hot` is not used.
     kept_homes
         The plan in force, a home for every client of `problem`.
     migration_price_ms
@@ -52,14 +52,12 @@ def replan_ratio(
         Clients that moved, are new or changed their topics; None: look at all.
     """
     watch = Stopwatch(params.time_limit_s)
-    workspace = workspace_of(problem, kept_homes, migration_price_ms, _NEAR_SERVERS)
+    affected = _affected(problem, changed)
+    workspace = workspace_of(problem, kept_homes, migration_price_ms, _NEAR_SERVERS, affected)
     state = workspace.state
     kept_cost = workspace.set_homes(kept_homes)
     trace = [(watch.seconds(), 0, workspace.mean_ms(kept_cost))]
-    marked = np.ones(len(kept_homes), dtype=np.bool_)
-    if changed is not None:
-        marked = _with_neighbours(state, np.isin(workspace.client_order, changed))
-    moves, touched = _descend_from(state, marked)
+    moves, touched = _descend_from(state, affected[workspace.client_order])
     best_homes, best_cost = workspace.homes(), workspace.rebuild()
     trace.append((watch.seconds(), int(touched.sum()), workspace.mean_ms(best_cost)))
     members = np.flatnonzero(touched & (np.diff(state.client_start) > 0)).astype(np.int32)
@@ -72,14 +70,17 @@ def replan_ratio(
     return result_of(workspace, iterations, moves + taken + more, watch.seconds(), trace)
 
 
-def _with_neighbours(state: SearchState, marked: BoolArray) -> BoolArray:
-    """Return the marks of some clients and of everybody in one of their topics."""
-    topic_of_entry = np.repeat(np.arange(len(state.spool)), np.diff(state.topic_start))
-    topics = np.zeros(len(state.spool), dtype=np.bool_)
-    topics[topic_of_entry[marked[state.topic_client]]] = True
-    together = marked.copy()
-    together[state.topic_client[topics[topic_of_entry]]] = True
-    return together
+def _affected(problem: RatioProblem, changed: IndexArray | None) -> BoolArray:
+    """Return the marks of the changed clients and of everybody in one of their topics."""
+    clients = problem.network.client_count
+    if changed is None:
+        return np.ones(clients, dtype=np.bool_)
+    marked = np.zeros(clients, dtype=np.bool_)
+    marked[changed] = True
+    topics = np.zeros(problem.topic_count, dtype=np.bool_)
+    topics[problem.member_topic[marked[problem.member_client]]] = True
+    marked[problem.member_client[topics[problem.member_topic]]] = True
+    return marked
 
 
 def _descend_from(state: SearchState, marked: BoolArray) -> tuple[int, BoolArray]:

@@ -30,6 +30,12 @@ __all__ = [
 _CHUNKS = 100
 """A search looks at the clock and reports this often."""
 _DESCENT_SWEEPS = 50
+_CANDIDATES = 12
+"""Servers that a descent looks at for a client, about; an annealing sweep looks at one."""
+_LONG_SWEEPS = 2000
+_SHAKE = 20.0
+"""How much hotter than `SearchParams.hot` a long search begins."""
+_SHAKE_SHARE = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +51,7 @@ class SearchParams:
     time_limit_s: float | None = None
     """Seconds for everything, set-up included; ends the search even before `iterations`."""
     seed: int = 0
-    hot: float = 1.0
+    hot: float = 0.5
     """First temperature, in units of a typical client's detour to the next server."""
     cold: float = 0.03
     """Last temperature, in the same unit."""
@@ -81,12 +87,12 @@ class SearchResult:
     migrated_spools: int
     """Spools (topic, server) that the plan in force does not have; 0 without one."""
     trace: list[tuple[float, int, float]]
-    """(seconds, iterations, mean cost in ms with migrations) as the search went on."""
+    """(seconds, iterations, lowest mean cost in ms, migrations included) as the search went on."""
 
 
 def default_iterations(client_count: int) -> int:
     """Return a length that takes about 2 s for a thousand clients, a minute for a million."""
-    return int(2e7 * max(client_count / 1000, 1.0) ** 0.4)
+    return int(2e7 * max(client_count / 1000, 1.0) ** 0.36)
 
 
 def search_ratio(
@@ -116,14 +122,12 @@ def search_ratio(
     starts.append(centre_homes(problem, starts[0]))
     starts.extend(homes for homes in (start_homes, kept_homes) if homes is not None)
     costs = [workspace.set_homes(homes) for homes in starts]
-    best = int(np.argmin(costs))
-    workspace.set_homes(starts[best])
+    workspace.set_homes(starts[int(np.argmin(costs))])
     run = _Run(workspace, params, watch, on_progress)
     if problem.network.server_count > 1 and problem.deliveries:
         run.anneal()
         run.descend()
-    if workspace.rebuild() > costs[best]:
-        workspace.set_homes(starts[best])
+        run.return_to_best()
     return run.result()
 
 
@@ -145,62 +149,67 @@ class _Run:
         self._rng = random_state(params.seed)
         self._clients = max(len(self._state.homes), 1)
         self._sweeps = 0
+        self._sweep_s = 0.0
         self._moves = 0
+        self._best_cost = workspace.rebuild()
+        self._best_homes = self._state.homes.copy()
         self._trace: list[tuple[float, int, float]] = []
         iterations = params.iterations
         if iterations is None and params.time_limit_s is None:
             iterations = default_iterations(self._clients)
         self._sweep_limit = None if iterations is None else -(-iterations // self._clients)
+        self._unit = temperature_unit(self._state)
+        self._is_long = self._sweep_limit is not None and self._sweep_limit >= _LONG_SWEEPS
 
     def anneal(self) -> None:
         """Let the temperature fall until the sweeps or the time are used up."""
         from nearcast.planning.ratio.anneal_kernels import anneal
 
-        params = self._params
-        unit = temperature_unit(self._state)
-        hot, cold = params.hot * unit, params.cold * unit
-        members = np.flatnonzero(np.diff(self._state.client_start)).astype(np.int32)
-        sweep_s = 0.0
-        chunk = 1 if self._sweep_limit is None else max(self._sweep_limit // _CHUNKS, 1)
+        params, state = self._params, self._state
+        members = np.flatnonzero(np.diff(state.client_start)).astype(np.int32)
+        chances = params.group_chance, params.swap_chance
         # Waits for the compiler, so that the first chunk is as fast as the others.
-        anneal(self._state, self._rng, members, 0, hot, cold, 0.0, 0.0)
-        begin_s = self._watch.seconds()
-        while True:
-            fraction = self._fraction(begin_s, sweep_s)
-            if fraction >= 1:
-                return
-            if params.time_limit_s is not None and sweep_s > 0:
-                chunk = max(int((params.time_limit_s - begin_s) / _CHUNKS / sweep_s), 1)
+        anneal(state, self._rng, members, 0, 1.0, 1.0, *chances)
+        begin_s, chunk = self._watch.seconds(), 1
+        while (fraction := self._fraction(begin_s)) < 1:
             if self._sweep_limit is not None:
-                chunk = min(chunk, self._sweep_limit - self._sweeps)
-            before_s = self._watch.seconds()
-            ahead = min(self._fraction(begin_s, sweep_s, chunk), 1.0)
-            _, moves = anneal(
-                self._state,
-                self._rng,
-                members,
-                chunk,
-                hot * (cold / hot) ** fraction,
-                hot * (cold / hot) ** ahead,
-                params.group_chance,
-                params.swap_chance,
-            )
-            cost = self._workspace.rebuild()
-            sweep_s = (self._watch.seconds() - before_s) / chunk
+                chunk = min(-(-self._sweep_limit // _CHUNKS), self._sweep_limit - self._sweeps)
+            if params.time_limit_s is not None:
+                share_s = (params.time_limit_s - begin_s) / _CHUNKS
+                affordable = max(int(share_s / self._sweep_s), 1) if self._sweep_s > 0 else 1
+                if self._sweep_limit is None:
+                    chunk, self._is_long = affordable, affordable * _CHUNKS >= _LONG_SWEEPS
+                else:
+                    chunk = min(chunk, affordable)
+            ahead = min(self._fraction(begin_s, chunk), 1.0)
+            from_to = self._temperature(fraction), self._temperature(ahead)
+            _, moves = anneal(state, self._rng, members, chunk, *from_to, *chances)
             self._sweeps += chunk
+            self._sweep_s = (self._watch.seconds() - begin_s) / self._sweeps
             self._moves += moves
-            self._report(ahead, cost)
+            self._report(ahead)
 
-    def _fraction(self, begin_s: float, sweep_s: float, ahead: int = 0) -> float:
+    def _temperature(self, fraction: float) -> float:
+        """Return the temperature at a point of the schedule.
+
+        A long search first shakes the start off at temperatures at which even a server's
+        overload is no obstacle; a short one has no time for that.
+        """
+        hot, cold = self._params.hot * self._unit, self._params.cold * self._unit
+        if fraction < _SHAKE_SHARE and self._is_long:
+            return float(hot * _SHAKE ** (1 - fraction / _SHAKE_SHARE))
+        cooled = max((fraction - _SHAKE_SHARE) / (1 - _SHAKE_SHARE), 0.0)
+        return float(hot * (cold / hot) ** cooled)
+
+    def _fraction(self, begin_s: float, ahead: int = 0) -> float:
         """Return how much of the annealing is done, now or `ahead` sweeps later."""
         done = 0.0
         if self._sweep_limit is not None:
             done = (self._sweeps + ahead) / self._sweep_limit
         limit_s = self._params.time_limit_s
         if limit_s is not None:
-            # Looking at all candidates of all clients costs about a dozen sweeps.
-            descent_s = min(36 * sweep_s, 0.1 * limit_s)
-            used_s = self._watch.seconds() - begin_s + (ahead + 1) * sweep_s
+            descent_s = min(3 * _CANDIDATES * self._sweep_s, 0.1 * limit_s)
+            used_s = self._watch.seconds() - begin_s + (ahead + 1) * self._sweep_s
             done = max(done, used_s / max(limit_s - begin_s - descent_s, 1e-9))
         return done
 
@@ -208,13 +217,28 @@ class _Run:
         """Take improving moves until there is none or the time is up."""
         from nearcast.planning.ratio.anneal_kernels import descend
 
+        sweep_s = _CANDIDATES * self._sweep_s
+        grace_s = 0.05 * (self._params.time_limit_s or 0.0)
         for _ in range(_DESCENT_SWEEPS):
-            if self._watch.expired() or descend(self._state) == 0.0:
+            before_s = self._watch.seconds()
+            if self._watch.left_s() + grace_s < sweep_s or descend(self._state) == 0.0:
                 break
-        self._report(1.0, self._workspace.rebuild())
+            sweep_s = self._watch.seconds() - before_s
+        self._report(1.0)
 
-    def _report(self, fraction: float, cost: float) -> None:
-        mean_ms = self._workspace.mean_ms(cost)
+    def return_to_best(self) -> None:
+        """Go back to the best plan met, if this is not it, and descend from there."""
+        if self._workspace.rebuild() > self._best_cost:
+            self._state.homes[:] = self._best_homes
+            self._workspace.rebuild()
+            self.descend()
+
+    def _report(self, fraction: float) -> None:
+        cost = self._workspace.rebuild()
+        if cost < self._best_cost:
+            self._best_cost = cost
+            self._best_homes[:] = self._state.homes
+        mean_ms = self._workspace.mean_ms(self._best_cost)
         self._trace.append((self._watch.seconds(), self._sweeps * self._clients, mean_ms))
         if self._on_progress is not None:
             self._on_progress(Progress(stage="search", fraction=fraction, cost=mean_ms))

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from nearcast.delay.ratio import RatioProblem
-from nearcast.domain.scenario import FloatArray, IndexArray, OffsetArray
+from nearcast.domain.scenario import BoolArray, FloatArray, IndexArray, OffsetArray
 
 __all__ = ["SearchState", "Workspace", "workspace_of"]
 
@@ -115,31 +115,30 @@ def workspace_of(
     kept_homes: IndexArray | None = None,
     price_ms: float = 0.0,
     near_servers: int = 8,
+    near_for: BoolArray | None = None,
 ) -> Workspace:
     """Return the arrays of the search, without a plan.
 
     Topics are sorted along a space-filling curve and clients by their first topic: a sweep
-    over the clients then finds what it needs in the processor's cache.
+    over the clients then finds what it needs in the processor's cache. With `near_for` only
+    these clients get to know their nearest servers, the others their kept home.
     """
     network = problem.network
     topic_order = _topic_order(problem)
-    topic_rank = np.empty(problem.topic_count, dtype=np.int32)
-    topic_rank[topic_order] = np.arange(problem.topic_count, dtype=np.int32)
+    topic_rank = _ranks(topic_order)
     used = np.flatnonzero(problem.publishes | problem.subscribes)
     topic = topic_rank[problem.member_topic[used]]
     first_topic = np.full(network.client_count, problem.topic_count, dtype=np.int32)
     np.minimum.at(first_topic, problem.member_client[used], topic)
     client_order = np.argsort(first_topic, kind="stable").astype(np.int64)
-    client_rank = np.empty(network.client_count, dtype=np.int32)
-    client_rank[client_order] = np.arange(network.client_count, dtype=np.int32)
-    client = client_rank[problem.member_client[used]]
+    client = _ranks(client_order)[problem.member_client[used]]
     by_client = np.lexsort((topic, client))
     by_topic = np.lexsort((client, topic))
     rows = used[by_client]
     kept_start, kept_server = _kept_spools(problem, topic_rank, kept_homes)
-    x_km, y_km = network.client_x_km[client_order], network.client_y_km[client_order]
-    _, near = network.nearest_servers(near_servers)
-    symmetric = np.array_equal(network.server_server_ms, network.server_server_ms.T)
+    near = _near(problem, near_servers, near_for, kept_homes)
+    from_ms = network.server_server_ms
+    symmetric = np.array_equal(from_ms, from_ms.T)
     servers, count = network.server_count, len(used)
     state = SearchState(
         client_start=_starts(client, network.client_count),
@@ -153,16 +152,14 @@ def workspace_of(
         storage=problem.storage,
         compute=problem.compute,
         leg_weight=problem.leg_weight[client_order],
-        client_x_km=x_km,
-        client_y_km=y_km,
+        client_x_km=network.client_x_km[client_order],
+        client_y_km=network.client_y_km[client_order],
         server_x_km=network.server_x_km,
         server_y_km=network.server_y_km,
         ms_per_km=network.ms_per_km,
         leg_ms=_leg_matrix(problem, client_order),
-        from_ms=network.server_server_ms,
-        to_ms=network.server_server_ms
-        if symmetric
-        else np.ascontiguousarray(network.server_server_ms.T),
+        from_ms=from_ms,
+        to_ms=from_ms if symmetric else np.ascontiguousarray(from_ms.T),
         round_trip_ms=2 * network.cloud_ms,
         near=near[client_order],
         kept_start=kept_start,
@@ -183,11 +180,38 @@ def workspace_of(
     return Workspace(state, client_order, problem.deliveries)
 
 
-def _starts(sorted_or_not: IndexArray, count: int) -> OffsetArray:
+def _ranks(order: OffsetArray) -> IndexArray:
+    """Return the place of each number in an order."""
+    rank = np.empty(len(order), dtype=np.int32)
+    rank[order] = np.arange(len(order), dtype=np.int32)
+    return rank
+
+
+def _starts(numbers: IndexArray, count: int) -> OffsetArray:
     """Return where each number's entries start once the array is sorted."""
     start = np.zeros(count + 1, dtype=np.int64)
-    np.cumsum(np.bincount(sorted_or_not, minlength=count), out=start[1:])
+    np.cumsum(np.bincount(numbers, minlength=count), out=start[1:])
     return start
+
+
+def _near(
+    problem: RatioProblem, count: int, chosen: BoolArray | None, otherwise: IndexArray | None
+) -> IndexArray:
+    """Return the nearest servers [client, rank] of the chosen clients."""
+    network = problem.network
+    if chosen is None or otherwise is None:
+        return network.nearest_servers(count)[1]
+    measured = network.client_server_ms
+    some = replace(
+        network,
+        client_x_km=network.client_x_km[chosen],
+        client_y_km=network.client_y_km[chosen],
+        client_server_ms=measured[chosen] if measured.size else measured,
+    )
+    near = np.repeat(otherwise[:, None], min(count, network.server_count), axis=1)
+    if chosen.any():
+        near[chosen] = some.nearest_servers(count)[1]
+    return near
 
 
 def _leg_matrix(problem: RatioProblem, client_order: OffsetArray) -> FloatArray:

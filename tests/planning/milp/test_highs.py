@@ -1,0 +1,67 @@
+from __future__ import annotations
+
+import signal
+
+import numpy as np
+import pytest
+
+from nearcast.planning.milp.highs import (
+    LinearModel,
+    SolverStatus,
+    solve_mixed,
+    solve_relaxation,
+)
+
+
+def knapsack(values: list[float], sizes: list[float], room: float) -> LinearModel:
+    count = len(values)
+    return LinearModel(
+        cost=-np.array(values),
+        lower=np.zeros(count),
+        upper=np.ones(count),
+        integer=np.ones(count, dtype=np.bool_),
+        row_lower=np.array([-np.inf]),
+        row_upper=np.array([room]),
+        row_start=np.array([0, count], dtype=np.int32),
+        column=np.arange(count, dtype=np.int32),
+        value=np.array(sizes),
+    )
+
+
+def test_a_relaxation_and_its_integer_optimum_are_known() -> None:
+    model = knapsack([6, 5, 4], [3, 2, 2], 4)
+    relaxed, solved = solve_relaxation(model), solve_mixed(model)
+    assert relaxed.bound == pytest.approx(-9.0)
+    assert relaxed.reduced_cost is not None
+    assert solved.status is SolverStatus.OPTIMAL
+    assert solved.bound == pytest.approx(-9.0)
+    assert solved.values == pytest.approx([0, 1, 1])
+
+
+def test_nothing_below_the_cutoff_is_infeasible() -> None:
+    solved = solve_mixed(knapsack([6, 5, 4], [3, 2, 2], 4), cutoff=-9.5)
+    assert solved.status is SolverStatus.INFEASIBLE
+    assert solved.values is None
+    assert solved.bound == -9.5
+
+
+def test_no_time_gives_no_proof(capfd: pytest.CaptureFixture[str]) -> None:
+    rng = np.random.default_rng(1)
+    sizes = rng.uniform(1, 2, 60)
+    model = knapsack((sizes + rng.uniform(0, 0.01, 60)).tolist(), sizes.tolist(), 31.0)
+    solved = solve_mixed(model, time_limit_s=0.0)
+    assert solved.status is SolverStatus.TIME_LIMIT
+    assert solved.bound <= -30.0
+    assert capfd.readouterr().out == ""
+
+
+def test_a_signal_during_the_solve_ends_it_as_a_keyboard_interrupt() -> None:
+    rng = np.random.default_rng(2)
+    sizes = rng.uniform(1, 2, 80)
+    model = knapsack((sizes + rng.uniform(0, 0.001, 80)).tolist(), sizes.tolist(), 41.0)
+
+    def press(_: float) -> None:
+        signal.raise_signal(signal.SIGINT)
+
+    with pytest.raises(KeyboardInterrupt):
+        solve_mixed(model, time_limit_s=20.0, on_bound=press)
