@@ -33,6 +33,9 @@ _SMALLEST_TOPIC, _LARGEST_TOPIC = 10 / _MEAN_TOPIC, 21 / _MEAN_TOPIC
 """Relative to the mean."""
 _MOST_TOPICS_OF_A_CLIENT = 4
 _PAPER_TOPICS_PER_SERVER = 4.0
+_PAPER_FIELD_KM = 25.0
+_PAPER_CLIENTS = 1000
+"""At most so many clients are known to a topic: beyond the paper's field those around it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +77,7 @@ def generate_reloc2021(parameters: Reloc2021, seed: int) -> Scenario:
     sizes = _draw_sizes(rng, parameters.topics, parameters.members_per_topic)
     topic = np.repeat(np.arange(parameters.topics, dtype=np.int32), sizes)
     client, first_row = _draw_members(rng, sizes, parameters.overlap)
-    centres = rng.uniform(0, field_km, (parameters.topics, 2))
+    centres = _sort_along_strips(rng.uniform(0, field_km, (parameters.topics, 2)), field_km)
     place = draw_inside(rng, centres[topic[first_row]], parameters.sigma_km, field_km)
     # Larger scenarios than the paper's are as tight as it is: a spool grows with the topic's
     # members, the compute it takes with their square.
@@ -125,6 +128,19 @@ def _draw_sizes(rng: np.random.Generator, topics: int, mean: float) -> OffsetArr
     return smallest + rng.binomial(extra, (mean - smallest) / extra, topics)
 
 
+def _sort_along_strips(centre_km: FloatArray, field_km: float) -> FloatArray:
+    """Return the centres in an order in which followers are near; unchanged in the paper's field.
+
+    In a field of the paper's size a known client may be anywhere. In a larger one it would be
+    hundreds of kilometres away, which no topic of the paper has.
+    """
+    if field_km <= _PAPER_FIELD_KM:
+        return centre_km
+    strip = (centre_km[:, 1] // _PAPER_FIELD_KM).astype(np.int64)
+    along = np.where(strip % 2 == 0, centre_km[:, 0], -centre_km[:, 0])
+    return centre_km[np.lexsort((along, strip))]
+
+
 def _draw_members(
     rng: np.random.Generator, sizes: OffsetArray, overlap: float
 ) -> tuple[IndexArray, IndexArray]:
@@ -137,9 +153,12 @@ def _draw_members(
     topics_of: list[int] = []
     row = 0
     for size in sizes.tolist():
-        known, used = len(first_row), set[int]()
+        all_known, used = len(first_row), set[int]()
+        known = min(all_known, _PAPER_CLIENTS)
         for _ in range(size):
-            chosen = int(pick[row] * known) if wants_known[row] and known else -1
+            chosen = (
+                all_known - known + int(pick[row] * known) if wants_known[row] and known else -1
+            )
             if chosen < 0 or chosen in used or topics_of[chosen] >= _MOST_TOPICS_OF_A_CLIENT:
                 chosen = len(first_row)
                 first_row.append(row)
