@@ -11,10 +11,11 @@ import pyarrow.compute as pc
 
 from nearcast.domain.cells import LoadedTable, find_ids, load_optional_table, load_table
 from nearcast.domain.columns import PLAN_TABLES
+from nearcast.domain.plan import Plan
 from nearcast.domain.scenario import IndexArray, Scenario
 from nearcast.errors import PlanError
 
-__all__ = ["PlanInForce", "read_plan_in_force"]
+__all__ = ["PlanInForce", "in_force", "read_plan_in_force"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -30,6 +31,12 @@ class PlanInForce:
     """Clients without a home in the plan."""
     left: int
     """Clients of the plan that are gone."""
+
+
+def in_force(plan: Plan) -> PlanInForce:
+    """Return a plan that was made for just this scenario as the one in force."""
+    rows = plan.brokers.on_edge
+    return PlanInForce(plan.homes, plan.brokers.topic[rows], plan.brokers.server[rows], 0, 0)
 
 
 def read_plan_in_force(folder: Path, scenario: Scenario) -> PlanInForce:

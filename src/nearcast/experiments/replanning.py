@@ -8,11 +8,12 @@ from dataclasses import asdict, dataclass, replace
 import numpy as np
 
 from nearcast.domain.generators.reloc2021 import Reloc2021, generate_reloc2021
-from nearcast.domain.plan import Model
+from nearcast.domain.plan import Model, Plan
 from nearcast.domain.plan_in_force import PlanInForce, in_force
-from nearcast.domain.scenario import Scenario
+from nearcast.domain.scenario import IndexArray, Scenario
 from nearcast.planning.assessment import assess_homes
 from nearcast.planning.optimised import search_plan
+from nearcast.planning.replanning import migrated_spools
 from nearcast.planning.request import PlanRequest
 from nearcast.planning.solve import plan_of_homes
 from nearcast.planning.stopping import Stopwatch
@@ -58,7 +59,9 @@ def run(
         request = PlanRequest(model=Model.RATIO, seed=seed)
         old = search_plan(before, request).homes
         after = moved(before, share, np.random.default_rng(seed))
-        points.append(_measure(seed, before, after, in_force(_plan(before, old)), request, price_ms))
+        points.append(
+            _measure(seed, before, after, in_force(_plan(before, old)), request, price_ms)
+        )
     return points
 
 
@@ -70,3 +73,49 @@ def moved(scenario: Scenario, share: float, rng: np.random.Generator) -> Scenari
     x_km[chosen] = rng.uniform(0, scenario.settings.width_km, int(chosen.sum()))
     y_km[chosen] = rng.uniform(0, scenario.settings.height_km, int(chosen.sum()))
     return replace(scenario, clients=replace(clients, x_km=x_km, y_km=y_km))
+
+
+def _measure(
+    seed: int,
+    before: Scenario,
+    after: Scenario,
+    start: PlanInForce,
+    request: PlanRequest,
+    price_ms: float,
+) -> ReplanPoint:
+    warm = replace(request, start=start, migration_price_ms=price_ms)
+    watch = Stopwatch()
+    replanned = search_plan(after, warm)
+    replan_seconds = watch.seconds()
+    watch = Stopwatch()
+    scratch = search_plan(after, request)
+    scratch_seconds = watch.seconds()
+    fresh = _plan(after, scratch.homes).brokers
+    return ReplanPoint(
+        seed=seed,
+        clients=len(after.clients),
+        moved=int(np.sum(before.clients.x_km != after.clients.x_km)),
+        kept_ms=assess_homes(after, start.homes, Model.RATIO).cost,
+        replanned_ms=float(replanned.search["cost"]),
+        scratch_ms=float(scratch.search["cost"]),
+        replan_seconds=replan_seconds,
+        scratch_seconds=scratch_seconds,
+        time_share=replan_seconds / scratch_seconds,
+        replan_migrations=int(replanned.search["migrated_spools"]),
+        scratch_migrations=migrated_spools(
+            fresh.topic[fresh.on_edge],
+            fresh.server[fresh.on_edge],
+            start,
+            len(after.servers),
+        ),
+    )
+
+
+def _plan(scenario: Scenario, homes: IndexArray) -> Plan:
+    share = assess_homes(scenario, homes, Model.RATIO).local_share
+    return plan_of_homes(scenario, homes, share)
+
+
+def as_rows(points: Sequence[ReplanPoint]) -> list[dict[str, object]]:
+    """Return plain rows for JSON and CSV."""
+    return [asdict(point) for point in points]

@@ -18,7 +18,7 @@ from nearcast.domain.scenario import (
     Servers,
     Topics,
 )
-from nearcast.planning.ratio.state import Workspace, workspace_of
+from nearcast.planning.ratio.workspace import Workspace, workspace_of
 
 
 def random_problem(seed: int, *, measured: bool) -> RatioProblem:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -72,6 +72,8 @@ def bound_connections(
     """
     parameters = parameters or BoundParameters()
     watch = Stopwatch(parameters.time_limit_s)
+    # An unlimited storage cannot be priced; no server can ever use more than all spools.
+    problem = replace(problem, storage=np.minimum(problem.storage, problem.spool.sum()))
     weight, network = problem.client_weight, problem.network
     if not weight.any():
         return ConnectionsBound(0.0, 0.0, 0, watch.seconds())

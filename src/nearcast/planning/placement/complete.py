@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from nearcast.delay.placement import PlacementProblem, pair_weight
+from nearcast.delay.placement import PlacementProblem, pair_delay_ms, pair_weight
 from nearcast.domain.plan import Objective
 from nearcast.domain.scenario import BoolArray, FloatArray, IndexArray
 
-__all__ = ["complete_placement"]
+__all__ = ["best_senders", "complete_placement"]
 
 
 def complete_placement(
@@ -32,6 +32,26 @@ def complete_placement(
                 brokers[topic, server] = True
                 left -= problem.spool[topic]
     return publish, brokers
+
+
+def best_senders(
+    problem: PlacementProblem, homes: IndexArray, brokers: BoolArray, objective: Objective
+) -> IndexArray:
+    """Return the best server [member row] to publish to, given homes and brokers; -1 elsewhere."""
+    rows, servers = len(problem.member_topic), problem.network.server_count
+    cost_ms = np.zeros((rows, servers))
+    for left, right in problem.pairs():
+        for server in range(servers):
+            at = np.full(rows, server, dtype=np.int32)
+            delay = pair_delay_ms(problem, homes, at, brokers, left, right)
+            if objective is Objective.D3:
+                limit_ms = problem.permissible_ms[problem.member_topic[left]]
+                delay = np.maximum(delay - limit_ms, 0.0)
+            if objective is Objective.D2:
+                sender, receiver = problem.member_client[left], problem.member_client[right]
+                delay = delay * pair_weight(problem.network, sender, receiver)
+            cost_ms[:, server] += np.bincount(left, delay, rows)
+    return np.where(problem.publishes, np.argmin(cost_ms, axis=1), -1).astype(np.int32)
 
 
 def _savings_ms(

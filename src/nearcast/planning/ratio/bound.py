@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -96,7 +96,7 @@ def bound_ratio(
     if problem.deliveries == 0:
         nothing = np.zeros(problem.network.server_count)
         return RatioBound(0.0, watch.seconds(), 0, nothing, nothing)
-    relaxation = relax(problem, params.near_servers, params.message_bytes)
+    relaxation = relax(_with_finite_limits(problem), params.near_servers, params.message_bytes)
     for _ in range(min(_MOST_WARM_SWEEPS, params.sweeps // 2)):
         relaxation.sweep()
         if watch.seconds() > 0.5 * (params.time_limit_s or math.inf):
@@ -110,6 +110,16 @@ def bound_ratio(
         sweeps=relaxation.sweeps,
         storage_price=relaxation.storage_price,
         compute_price=relaxation.compute_price,
+    )
+
+
+def _with_finite_limits(problem: RatioProblem) -> RatioProblem:
+    """Return the same problem with limits that can be priced: none above what all could use."""
+    publishers = np.bincount(problem.member_topic, problem.publishes, problem.topic_count)
+    return replace(
+        problem,
+        storage=np.minimum(problem.storage, problem.spool.sum()),
+        compute=np.minimum(problem.compute, problem.spool @ publishers),
     )
 
 

@@ -14,7 +14,8 @@ from nearcast.planning.ratio.search import (
     result_of,
     temperature_unit,
 )
-from nearcast.planning.ratio.state import SearchState, workspace_of
+from nearcast.planning.ratio.state import SearchState
+from nearcast.planning.ratio.workspace import workspace_of
 from nearcast.planning.stopping import Stopwatch
 
 __all__ = ["replan_ratio"]
@@ -32,6 +33,7 @@ def replan_ratio(
     kept_homes: IndexArray,
     migration_price_ms: float = 0.0,
     changed: IndexArray | None = None,
+    kept_spools: tuple[IndexArray, IndexArray] | None = None,
 ) -> SearchResult:
     """Return a plan for a scenario that changed a little; never worse than the plan in force.
 
@@ -50,10 +52,14 @@ def replan_ratio(
         delay.
     changed
         Clients that moved, are new or changed their topics; None: look at all.
+    kept_spools
+        Topics and servers of the spools in force; None: what `kept_homes` implies.
     """
     watch = Stopwatch(params.time_limit_s)
     affected = _affected(problem, changed)
-    workspace = workspace_of(problem, kept_homes, migration_price_ms, _NEAR_SERVERS, affected)
+    workspace = workspace_of(
+        problem, kept_homes, migration_price_ms, _NEAR_SERVERS, affected, kept_spools
+    )
     state = workspace.state
     kept_cost = workspace.set_homes(kept_homes)
     trace = [(watch.seconds(), 0, workspace.mean_ms(kept_cost))]

@@ -13,7 +13,8 @@ from nearcast.delay.ratio import RatioProblem
 from nearcast.domain.scenario import IndexArray
 from nearcast.errors import ConfigError
 from nearcast.planning.ratio.starts import centre_homes
-from nearcast.planning.ratio.state import SearchState, Workspace, workspace_of
+from nearcast.planning.ratio.state import SearchState
+from nearcast.planning.ratio.workspace import Workspace, workspace_of
 from nearcast.planning.request import Progress
 from nearcast.planning.stopping import Stopwatch
 

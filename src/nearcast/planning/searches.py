@@ -1,0 +1,96 @@
+"""The searches of the three models in the form that methods answer in."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from nearcast.delay.connections import connections_problem
+from nearcast.delay.placement import placement_problem
+from nearcast.delay.ratio import ratio_problem
+from nearcast.domain.plan import PlanStatus
+from nearcast.domain.scenario import BoolArray, IndexArray, Scenario
+from nearcast.planning.request import Decision, PlanRequest
+
+__all__ = ["search_connections_plan", "search_placement_plan", "search_ratio_plan"]
+
+
+class _Found(Protocol):
+    """What every search tells."""
+
+    @property
+    def homes(self) -> IndexArray: ...
+    @property
+    def iterations(self) -> int: ...
+    @property
+    def moves(self) -> int: ...
+    @property
+    def seconds(self) -> float: ...
+
+
+def search_ratio_plan(scenario: Scenario, request: PlanRequest, start: IndexArray) -> Decision:
+    """Search homes of M2 from a plan that is never made worse."""
+    from nearcast.planning.ratio.search import SearchParams, search_ratio
+
+    result = search_ratio(
+        ratio_problem(scenario),
+        SearchParams(
+            iterations=request.iterations, time_limit_s=request.time_limit_s, seed=request.seed
+        ),
+        start_homes=start,
+        on_progress=request.on_progress,
+    )
+    return _decision(result, result.cost_ms)
+
+
+def search_connections_plan(
+    scenario: Scenario, request: PlanRequest, start: IndexArray
+) -> Decision:
+    """Search homes of M1 from a plan that is never made worse."""
+    from nearcast.planning.connections.search import SearchParameters, search_connections
+
+    result = search_connections(
+        connections_problem(scenario),
+        SearchParameters(request.seed, request.iterations, request.time_limit_s),
+        start,
+        request.on_progress,
+    )
+    return _decision(result, result.cost)
+
+
+def search_placement_plan(
+    scenario: Scenario,
+    request: PlanRequest,
+    start: tuple[IndexArray, BoolArray] | None = None,
+) -> Decision:
+    """Search homes, brokers and where to publish of M3, from homes and brokers if given."""
+    from nearcast.planning.placement.search import PlacementSearch, search_placement
+
+    result = search_placement(
+        placement_problem(scenario),
+        request.objective,
+        PlacementSearch(request.seed, request.iterations, request.time_limit_s),
+        start,
+        request.on_progress,
+    )
+    return _decision(result, result.cost, result.publish, result.brokers)
+
+
+def _decision(
+    found: _Found,
+    cost: float,
+    publish: IndexArray | None = None,
+    brokers: BoolArray | None = None,
+) -> Decision:
+    return Decision(
+        homes=found.homes,
+        publish=publish,
+        brokers=brokers,
+        status=PlanStatus.FEASIBLE,
+        search={
+            "cost": cost,
+            "iterations": found.iterations,
+            "moves": found.moves,
+            "moves_per_second": found.iterations / max(found.seconds, 1e-9),
+            "search_seconds": found.seconds,
+        },
+    )
