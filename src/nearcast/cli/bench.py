@@ -47,9 +47,9 @@ def bench() -> None:
     "--time-limit",
     "time_limit_s",
     type=float,
-    default=60.0,
+    default=55.0,
     show_default=True,
-    help="Seconds of search for optimised at the largest size; less in proportion below.",
+    help="Seconds of search for optimised; set-up comes on top.",
 )
 @click.option("--seed", type=click.IntRange(min=0), default=1, show_default=True)
 @out_option

@@ -48,7 +48,7 @@ def run(
     methods: Sequence[str] = METHODS,
     *,
     seed: int = 1,
-    time_limit_s: float = 60.0,
+    time_limit_s: float = 55.0,
     begin: Callable[[str], None] = lambda _name: None,
 ) -> list[ScalePoint]:
     """Measure each method at each size, each in a fresh process on one core.

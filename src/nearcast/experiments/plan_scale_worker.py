@@ -30,7 +30,7 @@ def main() -> None:
         model=Model.RATIO,
         method=task["method"],
         seed=task["seed"],
-        regions=max(4, side * side // 16),
+        regions=max(4, side * side // 4),
         time_limit_s=task["time_limit_s"] if task["method"] == "optimised" else None,
     )
     method = find_method(request.method, request.model)

@@ -11,11 +11,14 @@ from nearcast.delay.ratio import ratio_problem
 from nearcast.domain.plan import Model, Objective
 from nearcast.domain.scenario import Scenario
 from nearcast.planning.request import Progress
+from nearcast.planning.stopping import Stopwatch
 
 __all__ = ["Bound", "proven_bound", "quick_bound"]
 
 _MANY_MEMBERS = 100_000
 """From here on a bound without prices has to do: it takes seconds instead of minutes."""
+_MOST_PAIRS_FOR_SOLVER = 2_000
+_SOLVER_S = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,11 +71,27 @@ def proven_bound(
             connections_problem(scenario), parameters, upper_cost, on_progress
         )
         return Bound(found.y_ms, found.seconds)
-    from nearcast.planning.placement.bound import bound_placement
-    from nearcast.planning.stopping import Stopwatch
+    return _bound_of_placement(scenario, objective, quick, limit_s, on_progress)
 
-    watch = Stopwatch()
-    return Bound(bound_placement(placement_problem(scenario), objective), watch.seconds())
+
+def _bound_of_placement(
+    scenario: Scenario,
+    objective: Objective,
+    quick: bool,
+    limit_s: float | None,
+    on_progress: Callable[[Progress], None] | None,
+) -> Bound:
+    """Return the solver's bound of a small scenario, else the shortest roads of all pairs."""
+    from nearcast.planning.placement.bound import bound_placement
+
+    problem, watch = placement_problem(scenario), Stopwatch()
+    members = len(scenario.members)
+    if quick or members * members > _MOST_PAIRS_FOR_SOLVER * len(scenario.topics):
+        return Bound(bound_placement(problem, objective), watch.seconds())
+    from nearcast.planning.milp.placement_solve import solve_placement
+
+    proof = solve_placement(problem, objective, limit_s or _SOLVER_S, on_progress=on_progress)
+    return Bound(proof.bound, watch.seconds())
 
 
 _SWEEPS = {(True, False): 15, (False, False): 200, (True, True): 4, (False, True): 20}

@@ -17,6 +17,7 @@ from nearcast.planning.methods.reloc import Reloc
 from nearcast.planning.replanning import replan
 from nearcast.planning.request import Decision, PlanRequest
 from nearcast.planning.searches import (
+    load_compiled,
     search_connections_plan,
     search_placement_plan,
     search_ratio_plan,
@@ -62,6 +63,8 @@ def search_plan(scenario: Scenario, request: PlanRequest) -> Decision:
     The time limit is for the search alone: loading compiled code and making the plans to start
     from comes before it.
     """
+    if request.time_limit_s is not None:
+        load_compiled(request.model)
     if request.start is not None:
         return replan(scenario, request, request.start)
     if request.model is Model.PLACEMENT:

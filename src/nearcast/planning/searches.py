@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Protocol
+
+import numpy as np
 
 from nearcast.delay.connections import connections_problem
 from nearcast.delay.placement import placement_problem
 from nearcast.delay.ratio import ratio_problem
-from nearcast.domain.plan import PlanStatus
+from nearcast.domain.generators.reloc2021 import Reloc2021, generate_reloc2021
+from nearcast.domain.plan import Model, PlanStatus
 from nearcast.domain.scenario import BoolArray, IndexArray, Scenario
 from nearcast.planning.request import Decision, PlanRequest
 
-__all__ = ["search_connections_plan", "search_placement_plan", "search_ratio_plan"]
+__all__ = [
+    "load_compiled",
+    "search_connections_plan",
+    "search_placement_plan",
+    "search_ratio_plan",
+]
 
 
 class _Found(Protocol):
@@ -25,6 +34,20 @@ class _Found(Protocol):
     def moves(self) -> int: ...
     @property
     def seconds(self) -> float: ...
+
+
+@cache
+def load_compiled(model: Model) -> None:
+    """Search a tiny scenario, so that a time limit is not spent on loading compiled code."""
+    tiny = generate_reloc2021(Reloc2021(topics=2), seed=0)
+    request = PlanRequest(model=model, iterations=1000)
+    homes = np.zeros(len(tiny.clients), dtype=np.int32)
+    if model is Model.RATIO:
+        search_ratio_plan(tiny, request, homes)
+    elif model is Model.CONNECTIONS:
+        search_connections_plan(tiny, request, homes)
+    else:
+        search_placement_plan(tiny, request)
 
 
 def search_ratio_plan(scenario: Scenario, request: PlanRequest, start: IndexArray) -> Decision:

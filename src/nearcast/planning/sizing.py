@@ -12,9 +12,11 @@ import numpy as np
 from nearcast.domain.plan import Model, Objective
 from nearcast.domain.scenario import FloatArray, Scenario
 from nearcast.errors import ConfigError
+from nearcast.planning.assessment import Assessment
 from nearcast.planning.bounds import quick_bound
+from nearcast.planning.optimised import search_plan
 from nearcast.planning.request import PlanRequest
-from nearcast.planning.solve import PlanOutcome, make_plan
+from nearcast.planning.solve import complete
 
 __all__ = ["Resource", "Sizing", "find_size", "scaled"]
 
@@ -44,7 +46,6 @@ class Sizing:
     proved_insufficient: float
     """Below this factor no plan reaches the target: the bound is above it."""
     reached_ms: float | None
-    outcome: PlanOutcome | None
     add_storage: FloatArray | None
     """What each server lacks for the plan that reaches the target [server]."""
     add_compute: FloatArray | None
@@ -87,71 +88,57 @@ def find_size(
     if not (target_ms > 0 and math.isfinite(target_ms)):
         raise ConfigError(f"the target must be a positive number of ms, not {target_ms}")
     tried: list[tuple[float, float]] = []
-    limit = _bound_ms(scaled(scenario, math.inf, resource), request)
-    if limit > target_ms:
-        return Sizing(target_ms, False, limit, None, math.inf, None, None, None, None, tried)
+    limit_ms = _bound_ms(scaled(scenario, math.inf, resource), request)
+    if limit_ms > target_ms:
+        return Sizing(target_ms, False, limit_ms, None, math.inf, None, None, None, tried)
 
-    def attempt(factor: float) -> tuple[float, PlanOutcome]:
+    def attempt(factor: float) -> Assessment:
         on_step(f"factor {factor:.3g}")
-        outcome = make_plan(
-            scaled(scenario, factor, resource), request, known_bound=0.0, known_limits={}
-        )
-        reached = _mean_ms(outcome)
-        tried.append((factor, reached))
-        return reached, outcome
+        larger = scaled(scenario, factor, resource)
+        _, value = complete(larger, request, search_plan(larger, request))
+        tried.append((factor, _mean_ms(value)))
+        return value
 
-    reached, outcome = attempt(1.0)
-    low, high, best = 0.0, 1.0, (reached, outcome)
-    if reached > target_ms:
-        low, high, best = _grow(attempt, target_ms)
-    else:
-        low, high, best = _shrink(attempt, target_ms, best)
-    if best[0] > target_ms:
-        return Sizing(target_ms, False, limit, None, low, best[0], best[1], None, None, tried)
+    low, high, best = _bracket(attempt, target_ms)
+    if _mean_ms(best) > target_ms:
+        return Sizing(target_ms, False, limit_ms, None, low, _mean_ms(best), None, None, tried)
     for _ in range(_STEPS):
         middle = math.sqrt(low * high)
-        reached, outcome = attempt(middle)
-        if reached <= target_ms:
-            high, best = middle, (reached, outcome)
+        value = attempt(middle)
+        if _mean_ms(value) <= target_ms:
+            high, best = middle, value
         else:
             low = middle
-    reached, outcome = best
-    used, servers = outcome.assessment, scenario.servers
     return Sizing(
         target_ms=target_ms,
         reachable=True,
-        limit_ms=limit,
+        limit_ms=limit_ms,
         factor=high,
         proved_insufficient=_proved_insufficient(scenario, target_ms, request, resource, high),
-        reached_ms=reached,
-        outcome=outcome,
-        add_storage=np.maximum(used.storage_used - servers.storage, 0.0),
-        add_compute=np.maximum(used.compute_used - servers.compute, 0.0),
+        reached_ms=_mean_ms(best),
+        add_storage=np.maximum(best.storage_used - scenario.servers.storage, 0.0),
+        add_compute=np.maximum(best.compute_used - scenario.servers.compute, 0.0),
         tried=tried,
     )
 
 
-Attempt = Callable[[float], tuple[float, PlanOutcome]]
-
-
-def _grow(attempt: Attempt, target_ms: float) -> tuple[float, float, tuple[float, PlanOutcome]]:
-    low, high = 1.0, 2.0
-    best = attempt(high)
-    while best[0] > target_ms and high < _LARGEST_FACTOR:
-        low, high = high, high * 2
-        best = attempt(high)
-    return low, high, best
-
-
-def _shrink(
-    attempt: Attempt, target_ms: float, best: tuple[float, PlanOutcome]
-) -> tuple[float, float, tuple[float, PlanOutcome]]:
-    low, high = 0.5, 1.0
-    while low > 1 / _LARGEST_FACTOR:
-        found = attempt(low)
-        if found[0] > target_ms:
+def _bracket(
+    attempt: Callable[[float], Assessment], target_ms: float
+) -> tuple[float, float, Assessment]:
+    """Return a factor that fails, one that works, and its value; both may fail in the end."""
+    low = high = 1.0
+    best = attempt(1.0)
+    if _mean_ms(best) > target_ms:
+        while _mean_ms(best) > target_ms and high < _LARGEST_FACTOR:
+            low, high = high, high * 2
+            best = attempt(high)
+        return low, high, best
+    while high > 1 / _LARGEST_FACTOR:
+        low = high / 2
+        value = attempt(low)
+        if _mean_ms(value) > target_ms:
             break
-        low, high, best = low / 2, low, found
+        high, best = low, value
     return low, high, best
 
 
@@ -169,8 +156,8 @@ def _proved_insufficient(
     return known
 
 
-def _mean_ms(outcome: PlanOutcome) -> float:
-    return outcome.report.metrics.get("mean_ms", outcome.report.cost)
+def _mean_ms(value: Assessment) -> float:
+    return value.metrics.get("mean_ms", value.cost)
 
 
 def _bound_ms(scenario: Scenario, request: PlanRequest) -> float:

@@ -19,7 +19,7 @@ from nearcast.planning.registry import find_method
 from nearcast.planning.request import Decision, PlanRequest
 from nearcast.planning.stopping import Stopwatch
 
-__all__ = ["PlanOutcome", "gap_to", "make_plan", "plan_of_homes"]
+__all__ = ["PlanOutcome", "best_bound", "complete", "gap_to", "make_plan", "plan_of_homes"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -56,12 +56,7 @@ def make_plan(
     watch = Stopwatch()
     decision = method.plan(scenario, request)
     seconds = watch.seconds()
-    if request.model is Model.PLACEMENT:
-        plan = _place(scenario, request.objective, decision)
-        value = assess(scenario, plan, request.model, request.objective)
-    else:
-        value = assess_homes(scenario, decision.homes, request.model)
-        plan = plan_of_homes(scenario, decision.homes, value.local_share)
+    plan, value = complete(scenario, request, decision)
     bound = best_bound(decision.bound, known_bound)
     if bound is None:
         bound = quick_bound(scenario, request.model, request.objective)
@@ -92,6 +87,17 @@ def make_plan(
         search=decision.search,
     )
     return PlanOutcome(plan, report, value)
+
+
+def complete(
+    scenario: Scenario, request: PlanRequest, decision: Decision
+) -> tuple[Plan, Assessment]:
+    """Return the whole plan of a decision and what it is worth."""
+    if request.model is Model.PLACEMENT:
+        plan = _place(scenario, request.objective, decision)
+        return plan, assess(scenario, plan, request.model, request.objective)
+    value = assess_homes(scenario, decision.homes, request.model)
+    return plan_of_homes(scenario, decision.homes, value.local_share), value
 
 
 def gap_to(cost: float, bound: float | None) -> float | None:
