@@ -69,8 +69,8 @@ def parse_regions(_ctx: click.Context, _parameter: click.Parameter, value: str) 
 
 regions_option: Decorator = click.option(
     "--regions",
-    default="4",
+    default="auto",
     show_default=True,
     callback=parse_regions,
-    help="K of RELOC's K-means over servers, or 'auto' to choose it from the data.",
+    help="K of RELOC's K-means over servers; auto chooses it from the data.",
 )

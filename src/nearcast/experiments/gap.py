@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -26,6 +26,7 @@ SETTINGS: Mapping[str, Reloc2021] = {
     "p 4": Reloc2021(spool_per_member=4),
     "p 8": Reloc2021(spool_per_member=8),
 }
+_PAPER_REGIONS = 4
 BASELINES = ("nearest", "reloc", "otos", "otos-centre")
 
 
@@ -64,7 +65,7 @@ def run(
 def _measure(
     setting: str, scenario: Scenario, seed: int, limits_s: Sequence[float]
 ) -> list[GapPoint]:
-    request = PlanRequest(model=Model.RATIO, seed=seed)
+    request = PlanRequest(model=Model.RATIO, seed=seed, regions=_PAPER_REGIONS)
     baselines = {
         name: assess_homes(
             scenario, find_method(name, Model.RATIO).plan(scenario, request).homes, Model.RATIO
@@ -73,7 +74,7 @@ def _measure(
     }
     costs = {}
     for limit_s in limits_s:
-        timed = PlanRequest(model=Model.RATIO, seed=seed, time_limit_s=limit_s)
+        timed = replace(request, time_limit_s=limit_s)
         homes = search_plan(scenario, timed).homes
         costs[limit_s] = assess_homes(scenario, homes, Model.RATIO).cost
     bound = proven_bound(scenario, Model.RATIO, Objective.D1, upper_cost=min(costs.values()))

@@ -91,7 +91,7 @@ def _sections(
     ]
     side_by_side = Section(
         "Methods side by side",
-        tables=[Table(rows, best_by="cost [ms]", how_to_read="The best row is marked.")],
+        tables=[Table(rows, best_by="cost [ms]")],
         pictures=[
             Picture(
                 figures["comparison.png"],

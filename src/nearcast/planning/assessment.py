@@ -131,6 +131,11 @@ def _assess_placement(scenario: Scenario, plan: Plan, objective: Objective) -> A
         "the placement model does not allow that"
         for server in over[:3]
     ]
+    if not local.all():
+        warnings.append(
+            f"{int(np.sum(~local))} of {len(local)} publishers go through the cloud: "
+            "no broker is placed where they send"
+        )
     count = max(cost.pairs, 1)
     return Assessment(
         cost=cost.value(objective),

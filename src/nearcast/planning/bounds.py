@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -15,8 +16,22 @@ from nearcast.planning.stopping import Stopwatch
 
 __all__ = ["Bound", "proven_bound", "quick_bound"]
 
-_MANY_MEMBERS = 100_000
-"""From here on a bound without prices has to do: it takes seconds instead of minutes."""
+
+@dataclass(frozen=True, slots=True)
+class _Effort:
+    """How hard to work on the ratio bound."""
+
+    near_servers: int
+    sweeps: int
+    quick_sweeps: int
+
+
+_RATIO_EFFORT = {
+    20_000: _Effort(near_servers=40, sweeps=100, quick_sweeps=15),
+    200_000: _Effort(near_servers=16, sweeps=40, quick_sweeps=6),
+    sys.maxsize: _Effort(near_servers=8, sweeps=20, quick_sweeps=3),
+}
+"""By the largest number of members: from seconds at paper size to a minute at 10^6."""
 _MOST_PAIRS_FOR_SOLVER = 2_000
 _SOLVER_S = 10.0
 
@@ -57,9 +72,11 @@ def proven_bound(
     if model is Model.RATIO:
         from nearcast.planning.ratio.bound import BoundParams, bound_ratio
 
-        large = len(scenario.members) > _MANY_MEMBERS
+        effort = next(one for most, one in _RATIO_EFFORT.items() if len(scenario.members) <= most)
         params = BoundParams(
-            sweeps=_SWEEPS[quick, large], time_limit_s=limit_s, near_servers=8 if large else 16
+            sweeps=effort.quick_sweeps if quick else effort.sweeps,
+            time_limit_s=limit_s,
+            near_servers=effort.near_servers,
         )
         ratio = bound_ratio(ratio_problem(scenario), params, upper_cost, on_progress)
         return Bound(ratio.value_ms, ratio.seconds)
@@ -92,7 +109,3 @@ def _bound_of_placement(
 
     proof = solve_placement(problem, objective, limit_s or _SOLVER_S, on_progress=on_progress)
     return Bound(proof.bound, watch.seconds())
-
-
-_SWEEPS = {(True, False): 15, (False, False): 200, (True, True): 4, (False, True): 20}
-"""Of the ratio bound, by (quick, large)."""

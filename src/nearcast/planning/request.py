@@ -33,7 +33,7 @@ class PlanRequest:
     model: Model
     method: str = "optimised"
     objective: Objective = Objective.D1
-    regions: int | None = 4
+    regions: int | None = None
     """K of the K-means over servers; None: choose it from the data."""
     related_clients: int = 100
     """M', the related clients that RELOC looks at."""

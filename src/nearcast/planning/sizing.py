@@ -65,11 +65,17 @@ def scaled(scenario: Scenario, factor: float, resource: Resource) -> Scenario:
         scenario,
         servers=replace(
             servers,
-            storage=servers.storage * storage,
-            compute=servers.compute * compute,
-            client_limit=np.floor(servers.client_limit * compute),
+            storage=_times(servers.storage, storage),
+            compute=_times(servers.compute, compute),
+            client_limit=np.floor(_times(servers.client_limit, compute)),
         ),
     )
+
+
+def _times(limit: FloatArray, factor: float) -> FloatArray:
+    """Return limit * factor; nothing stays nothing, however large the factor."""
+    with np.errstate(invalid="ignore"):
+        return np.where(limit > 0, limit * factor, 0.0)
 
 
 def find_size(

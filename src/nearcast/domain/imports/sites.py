@@ -25,6 +25,8 @@ from nearcast.errors import ConfigError
 
 __all__ = ["SITE_IDS", "SitesParams", "import_sites", "site_servers"]
 
+_LARGEST_SPOOLS_PER_SITE = 3
+
 SITE_IDS = ("site_id", "server_id", "id")
 _USER_IDS = ("user_id", "client_id", "id")
 _LONE_SITE_SPREAD_KM = 1.0
@@ -135,14 +137,16 @@ def site_servers(
 ) -> Servers:
     """Return equal servers at the sites; a limit that is not given makes planning matter.
 
-    It is the server's part of `tight_totals`; the largest spool fits on one server.
+    It is the server's part of `tight_totals`, but a few of the largest spools fit on one server
+    and so does the work of the largest topic: many small sites would be useless otherwise.
     """
     count = len(place_km)
     total_storage, total_compute = tight_totals(spool, publishers)
     if storage is None:
-        storage = float(np.ceil(max(total_storage / count, spool.max())))
+        storage = float(np.ceil(max(total_storage / count, _LARGEST_SPOOLS_PER_SITE * spool.max())))
     if compute is None:
-        compute = float(np.ceil(total_compute / count))
+        whole_topic = float((spool * publishers).max())
+        compute = float(np.ceil(max(total_compute / count, whole_topic)))
     return Servers(
         ids=ids,
         x_km=place_km[:, 0].copy(),

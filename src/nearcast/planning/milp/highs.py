@@ -51,6 +51,8 @@ class Solution:
     """Proven lower bound of the objective; minus infinity when nothing is proved."""
     reduced_cost: FloatArray | None = None
     """Of a relaxation only."""
+    row_price: FloatArray | None = None
+    """Of a relaxation only: what one more of a row's bound adds to the objective."""
 
 
 def solve_relaxation(model: LinearModel, time_limit_s: float = float("inf")) -> Solution:
@@ -67,6 +69,7 @@ def solve_relaxation(model: LinearModel, time_limit_s: float = float("inf")) -> 
         np.array(solution.col_value),
         float(solver.getInfo().objective_function_value),
         np.array(solution.col_dual),
+        np.array(solution.row_dual),
     )
 
 

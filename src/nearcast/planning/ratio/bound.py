@@ -38,6 +38,8 @@ _MOST_WARM_SWEEPS, _MOST_LAST_SWEEPS = 6, 6
 _SCAN_FACTOR = 1.15
 _SCARCE = 0.9
 """Share of a total limit that must be needed before prices towards the cloud are tried."""
+_LEAST_SHARE = 0.01
+"""Of an equal share of all use: a limit below is taken as this, since 0 cannot be priced."""
 _ROUNDING = 1e-10
 """Relative allowance for the rounding of the last sum."""
 
@@ -114,12 +116,20 @@ def bound_ratio(
 
 
 def _with_finite_limits(problem: RatioProblem) -> RatioProblem:
-    """Return the same problem with limits that can be priced: none above what all could use."""
+    """Return the problem with limits that can be priced; no plan gets dearer by it.
+
+    No server can use more than all together, and more than nothing does not hurt.
+    """
     publishers = np.bincount(problem.member_topic, problem.publishes, problem.topic_count)
+    servers = problem.network.server_count
+
+    def within(limit: FloatArray, total: float) -> FloatArray:
+        return np.clip(limit, _LEAST_SHARE * total / servers, total)
+
     return replace(
         problem,
-        storage=np.minimum(problem.storage, problem.spool.sum()),
-        compute=np.minimum(problem.compute, problem.spool @ publishers),
+        storage=within(problem.storage, float(problem.spool.sum()) or 1.0),
+        compute=within(problem.compute, float(problem.spool @ publishers) or 1.0),
     )
 
 
