@@ -86,7 +86,12 @@ def plan(
 @out_option
 @json_option
 def gap(seeds: int, settings: str | None, seconds: str, out: Path | None, as_json: bool) -> None:
-    """Measure the gap of `optimised` to the proven bound on reloc2021, against seconds."""
+    """Measure the gap of `optimised` to the proven bound, against seconds.
+
+    Settings: sigma 1, sigma 5, sigma 10, sigma 15, sigma 20, overlap 0.3, p 4, p 8 (reloc2021, ratio
+    model) and ratio 0.07, ratio 0.52, ratio 0.81, ratio 0.95, ratio 1.28 (reloc2020, connections
+    model).
+    """
     from nearcast.experiments import gap as experiment
 
     chosen = dict(experiment.SETTINGS)

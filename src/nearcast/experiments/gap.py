@@ -1,4 +1,4 @@
-"""How far `optimised` is from the proven bound, against seconds, on the paper's setting."""
+"""How far `optimised` is from the proven bound, against seconds, on the papers' settings."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, replace
 import numpy as np
 from matplotlib.figure import Figure
 
+from nearcast.domain.generators.reloc2020 import Reloc2020, generate_reloc2020
 from nearcast.domain.generators.reloc2021 import Reloc2021, generate_reloc2021
 from nearcast.domain.plan import Model, Objective
 from nearcast.domain.scenario import Scenario
@@ -18,15 +19,35 @@ from nearcast.planning.optimised import search_plan
 from nearcast.planning.registry import find_method
 from nearcast.planning.request import PlanRequest
 
-__all__ = ["BASELINES", "SETTINGS", "GapPoint", "as_rows", "draw", "run", "summary"]
+__all__ = ["BASELINES", "SETTINGS", "GapPoint", "Setting", "as_rows", "draw", "run", "summary"]
 
-SETTINGS: Mapping[str, Reloc2021] = {
-    **{f"sigma {sigma}": Reloc2021(sigma_km=sigma) for sigma in (1, 5, 10, 15, 20)},
-    "overlap 0.3": Reloc2021(overlap=0.3),
-    "p 4": Reloc2021(spool_per_member=4),
-    "p 8": Reloc2021(spool_per_member=8),
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """A kind of scenario and the regions that its paper gives RELOC."""
+
+    model: Model
+    regions: int
+    generate: Callable[[int], Scenario]
+    """From a seed."""
+
+
+def _reloc2021(parameters: Reloc2021) -> Setting:
+    return Setting(Model.RATIO, 4, lambda seed: generate_reloc2021(parameters, seed))
+
+
+def _reloc2020(ratio: float) -> Setting:
+    parameters = Reloc2020(ratio=ratio)
+    return Setting(Model.CONNECTIONS, 10, lambda seed: generate_reloc2020(parameters, seed))
+
+
+SETTINGS: Mapping[str, Setting] = {
+    **{f"sigma {sigma}": _reloc2021(Reloc2021(sigma_km=sigma)) for sigma in (1, 5, 10, 15, 20)},
+    "overlap 0.3": _reloc2021(Reloc2021(overlap=0.3)),
+    "p 4": _reloc2021(Reloc2021(spool_per_member=4)),
+    "p 8": _reloc2021(Reloc2021(spool_per_member=8)),
+    **{f"ratio {ratio}": _reloc2020(ratio) for ratio in (0.07, 0.52, 0.81, 0.95, 1.28)},
 }
-_PAPER_REGIONS = 4
 BASELINES = ("nearest", "reloc", "otos", "otos-centre")
 
 
@@ -47,7 +68,7 @@ class GapPoint:
 
 
 def run(
-    settings: Mapping[str, Reloc2021] = SETTINGS,
+    settings: Mapping[str, Setting] = SETTINGS,
     seeds: Sequence[int] = range(10),
     limits_s: Sequence[float] = (0.25, 0.5, 1.0, 2.0, 10.0),
     *,
@@ -55,32 +76,30 @@ def run(
 ) -> list[GapPoint]:
     """Search each seed anew for every time limit; the bound is proved once per seed."""
     points = []
-    for setting, parameters in settings.items():
+    for name, setting in settings.items():
         for seed in seeds:
-            begin(f"{setting}, seed {seed}")
-            points += _measure(setting, generate_reloc2021(parameters, seed), seed, limits_s)
+            begin(f"{name}, seed {seed}")
+            points += _measure(name, setting, seed, limits_s)
     return points
 
 
-def _measure(
-    setting: str, scenario: Scenario, seed: int, limits_s: Sequence[float]
-) -> list[GapPoint]:
-    request = PlanRequest(model=Model.RATIO, seed=seed, regions=_PAPER_REGIONS)
+def _measure(name: str, setting: Setting, seed: int, limits_s: Sequence[float]) -> list[GapPoint]:
+    scenario, model = setting.generate(seed), setting.model
+    request = PlanRequest(model=model, seed=seed, regions=setting.regions)
     baselines = {
-        name: assess_homes(
-            scenario, find_method(name, Model.RATIO).plan(scenario, request).homes, Model.RATIO
+        method: assess_homes(
+            scenario, find_method(method, model).plan(scenario, request).homes, model
         ).cost
-        for name in BASELINES
+        for method in BASELINES
     }
     costs = {}
     for limit_s in limits_s:
-        timed = replace(request, time_limit_s=limit_s)
-        homes = search_plan(scenario, timed).homes
-        costs[limit_s] = assess_homes(scenario, homes, Model.RATIO).cost
-    bound = proven_bound(scenario, Model.RATIO, Objective.D1, upper_cost=min(costs.values()))
+        homes = search_plan(scenario, replace(request, time_limit_s=limit_s)).homes
+        costs[limit_s] = assess_homes(scenario, homes, model).cost
+    bound = proven_bound(scenario, model, Objective.D1, upper_cost=min(costs.values()))
     return [
         GapPoint(
-            setting=setting,
+            setting=name,
             seed=seed,
             seconds=limit_s,
             cost_ms=cost,

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from nearcast.delay.connections import connections_problem
 from nearcast.delay.placement import placement_problem
 from nearcast.delay.ratio import ratio_problem
 from nearcast.domain.plan import Model, PlanStatus
 from nearcast.domain.scenario import Scenario
+from nearcast.planning.bounds import proven_bound
 from nearcast.planning.milp.result import ExactResult
+from nearcast.planning.optimised import search_plan
 from nearcast.planning.request import Decision, PlanRequest
+from nearcast.planning.stopping import Stopwatch
 
 __all__ = ["DEFAULT_LIMIT_S", "Exact"]
+
+_SEARCH_SHARE, _MOST_SEARCH_S = 0.1, 2.0
+_BOUND_SHARE, _LEAST_S = 0.2, 0.1
 
 DEFAULT_LIMIT_S = 300.0
 """A proof may take years; without a limit of the user's it stops here and says how far it got."""
@@ -36,13 +44,33 @@ class Exact:
                 request.on_progress,
             )
             return _decision(placed)
-        if request.model is Model.RATIO:
-            from nearcast.planning.milp.ratio_model import solve_ratio
+        return _decision(_prove_homes(scenario, request, limit_s))
 
-            return _decision(solve_ratio(ratio_problem(scenario), limit_s))
-        from nearcast.planning.milp.connections_model import solve_connections
 
-        return _decision(solve_connections(connections_problem(scenario), limit_s))
+def _prove_homes(scenario: Scenario, request: PlanRequest, limit_s: float) -> ExactResult:
+    """Branch and bound from a good plan and a good bound, which stay when time runs out."""
+    watch = Stopwatch(limit_s)
+    search_s = min(_SEARCH_SHARE * limit_s, _MOST_SEARCH_S)
+    quick = replace(request, start=None, iterations=None, time_limit_s=search_s)
+    plan = search_plan(scenario, quick)
+    lower = proven_bound(
+        scenario,
+        request.model,
+        request.objective,
+        limit_s=_BOUND_SHARE * limit_s,
+        upper_cost=float(plan.search["cost"]),
+        on_progress=request.on_progress,
+    ).value
+    left_s = max(watch.left_s(), _LEAST_S)
+    if request.model is Model.RATIO:
+        from nearcast.planning.milp.ratio_model import solve_ratio
+
+        problem = ratio_problem(scenario)
+        return solve_ratio(problem, left_s, plan.homes, lower, request.on_progress)
+    from nearcast.planning.milp.connections_model import solve_connections
+
+    connections = connections_problem(scenario)
+    return solve_connections(connections, left_s, plan.homes, lower, request.on_progress)
 
 
 def _decision(result: ExactResult) -> Decision:

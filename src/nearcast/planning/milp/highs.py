@@ -13,7 +13,7 @@ import numpy as np
 from nearcast.domain.scenario import BoolArray, FloatArray, IndexArray
 from nearcast.errors import SolverError
 
-__all__ = ["LinearModel", "Solution", "SolverStatus", "solve_mixed", "solve_relaxation"]
+__all__ = ["LinearModel", "Relaxation", "Solution", "SolverStatus", "solve_mixed"]
 
 
 class SolverStatus(StrEnum):
@@ -51,33 +51,61 @@ class Solution:
     """Proven lower bound of the objective; minus infinity when nothing is proved."""
     reduced_cost: FloatArray | None = None
     """Of a relaxation only."""
-    row_price: FloatArray | None = None
-    """Of a relaxation only: what one more of a row's bound adds to the objective."""
+    basis: object = None
+    """Of a relaxation only: where to begin again."""
 
 
-def solve_relaxation(model: LinearModel, time_limit_s: float = float("inf")) -> Solution:
-    """Return the optimum of the model without its integrality."""
-    solver = _load(model, time_limit_s, relaxed=True)
-    solver.run()
-    status = _status(solver)
-    if status is not SolverStatus.OPTIMAL:
-        bound = float("inf") if status is SolverStatus.INFEASIBLE else -float("inf")
-        return Solution(status, None, bound)
-    solution = solver.getSolution()
-    return Solution(
-        status,
-        np.array(solution.col_value),
-        float(solver.getInfo().objective_function_value),
-        np.array(solution.col_dual),
-        np.array(solution.row_dual),
-    )
+class Relaxation:
+    """A model without its integrality, solved again and again with other column bounds."""
+
+    def __init__(self, model: LinearModel) -> None:
+        self._solver = _load(model, float("inf"), relaxed=True)
+
+    def solve(
+        self,
+        bounds: tuple[FloatArray, FloatArray] | None = None,
+        basis: object = None,
+        cutoff: float = float("inf"),
+        time_limit_s: float = float("inf"),
+        most_iterations: int = 2**31 - 1,
+    ) -> Solution:
+        """Return the optimum; INFEASIBLE when nothing is below the cutoff.
+
+        Parameters
+        ----------
+        bounds
+            (lower, upper) of the first columns; None: as they are.
+        basis
+            Of a solution before: the closer its bounds are, the fewer iterations it takes.
+        most_iterations
+            At this many the status is TIME_LIMIT and the bound only an estimate.
+        """
+        solver = self._solver
+        # The solver's clock runs on from solve to solve.
+        limit_s = solver.getRunTime() + max(float(time_limit_s), 0.0)
+        solver.setOptionValue("time_limit", limit_s)
+        solver.setOptionValue("simplex_iteration_limit", most_iterations)
+        solver.setOptionValue("objective_bound", float(cutoff))
+        if bounds is not None:
+            columns = np.arange(len(bounds[0]), dtype=np.int32)
+            solver.changeColsBounds(len(columns), columns, *bounds)
+        if basis is not None:
+            solver.setBasis(basis)
+        solver.run()
+        status, value = _status(solver), float(solver.getInfo().objective_function_value)
+        if status is SolverStatus.INFEASIBLE:
+            return Solution(status, None, float("inf"))
+        if status is SolverStatus.TIME_LIMIT:
+            return Solution(status, None, value)
+        found = solver.getSolution()
+        values, prices = np.array(found.col_value), np.array(found.col_dual)
+        return Solution(status, values, value, prices, solver.getBasis())
 
 
 def solve_mixed(
     model: LinearModel,
     time_limit_s: float = float("inf"),
     seed: int = 0,
-    start: tuple[IndexArray, FloatArray] | None = None,
     cutoff: float = float("inf"),
     on_bound: Callable[[float], None] | None = None,
 ) -> Solution:
@@ -85,8 +113,6 @@ def solve_mixed(
 
     Parameters
     ----------
-    start
-        Columns and their values (of the integer columns, say) to start from.
     cutoff
         Only points cheaper than this are looked for.
     on_bound
@@ -106,9 +132,6 @@ def solve_mixed(
     solver.setOptionValue("mip_allow_restart", False)
     if np.isfinite(cutoff):
         solver.setOptionValue("objective_bound", float(cutoff))
-    if start is not None:
-        columns, values = start
-        solver.setSolution(len(columns), columns, values)
     interrupted = _watch(solver, on_bound)
     solver.run()
     if interrupted:
@@ -171,6 +194,7 @@ def _status(solver: Any) -> SolverStatus:
     known = {
         highspy.HighsModelStatus.kOptimal: SolverStatus.OPTIMAL,
         highspy.HighsModelStatus.kTimeLimit: SolverStatus.TIME_LIMIT,
+        highspy.HighsModelStatus.kIterationLimit: SolverStatus.TIME_LIMIT,
         highspy.HighsModelStatus.kInfeasible: SolverStatus.INFEASIBLE,
         highspy.HighsModelStatus.kObjectiveBound: SolverStatus.INFEASIBLE,
     }

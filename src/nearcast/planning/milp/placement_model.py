@@ -55,10 +55,10 @@ class PlacementModel:
     cloud: npt.NDArray[np.int64]
     arcs: list[npt.NDArray[np.int64]]
     """Flow columns of a pair [open sends, then open cloud roads; open homes]; empty: none."""
-    arriving: list[npt.NDArray[np.int64]]
-    """Rows that join a pair's flow to its open homes; empty: none."""
-    storage_rows: int
-    """The first rows limit storage, or follow from that."""
+
+    def choice_columns(self) -> tuple[npt.NDArray[np.int64], ...]:
+        """Return the columns of brokers, homes, sends and cloud roads: the first of all."""
+        return self.broker, self.home, self.send, self.cloud
 
 
 class _Program:
@@ -131,7 +131,6 @@ def build_model(tables: PlacementTables, choices: Choices) -> PlacementModel:
     cloud = program.add_columns(choices.cloud)
     publishers, servers = send.shape
     _add_storage(program, tables, broker)
-    storage_rows = program.rows
     first = program.add_rows(len(home), 1.0, 1.0)
     program.put(first + np.arange(len(home))[:, None], home, 1.0)
     first = program.add_rows(publishers, 1.0, 1.0)
@@ -147,9 +146,9 @@ def build_model(tables: PlacementTables, choices: Choices) -> PlacementModel:
         no_broker = program.add_rows(every.size, -np.inf, 1.0) + every
         program.put(no_broker, cloud, 1.0)
         program.put(no_broker, np.where(cloud >= 0, broker[tables.topic], -1), 1.0)
-    arcs, arriving = _add_flows(program, tables, choices, (send, cloud, home))
+    arcs = _add_flows(program, tables, choices, (send, cloud, home))
     linear = program.finish(integer_columns, broker[choices.must])
-    return PlacementModel(linear, broker, home, send, cloud, arcs, arriving, storage_rows)
+    return PlacementModel(linear, broker, home, send, cloud, arcs)
 
 
 def _add_flows(
@@ -157,10 +156,10 @@ def _add_flows(
     tables: PlacementTables,
     choices: Choices,
     columns: tuple[npt.NDArray[np.int64], ...],
-) -> tuple[list[npt.NDArray[np.int64]], list[npt.NDArray[np.int64]]]:
-    """Add the flow of every pair that can cost anything; return columns and last rows of each."""
+) -> list[npt.NDArray[np.int64]]:
+    """Add the flow of every pair that can cost anything; return the columns of each."""
     send, cloud, home = columns
-    all_arcs, all_arriving = [], []
+    all_arcs = []
     for k in range(len(tables.weight)):
         p, c = int(tables.publisher[k]), int(tables.subscriber[k])
         at, to = np.flatnonzero(choices.send[p]), np.flatnonzero(choices.home[c])
@@ -179,7 +178,6 @@ def _add_flows(
         arcs = program.add_columns(np.full(arc_cost.shape, arc_cost.any()), arc_cost)
         all_arcs.append(arcs)
         if not arc_cost.any():
-            all_arriving.append(np.zeros(0, dtype=np.int64))
             continue
         first = program.add_rows(sum(arc_cost.shape), 0.0, 0.0)
         leaving = first + np.arange(len(arcs))
@@ -188,8 +186,7 @@ def _add_flows(
         program.put(leaving, np.concatenate([send[p, at], cloud[p, up]]), -1.0)
         program.put(arriving[None, :], arcs, 1.0)
         program.put(arriving, home[c, to], -1.0)
-        all_arriving.append(arriving)
-    return all_arcs, all_arriving
+    return all_arcs
 
 
 def _add_storage(program: _Program, tables: PlacementTables, broker: npt.NDArray[np.int64]) -> None:

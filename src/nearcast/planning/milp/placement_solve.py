@@ -6,15 +6,17 @@ already, so a few divisions, each shrunk by what its relaxation proves, end soon
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from nearcast.delay.placement import PlacementProblem
 from nearcast.domain.plan import Objective, PlanStatus
 from nearcast.domain.scenario import BoolArray, FloatArray, IndexArray, OffsetArray
-from nearcast.planning.milp.highs import Solution, SolverStatus, solve_mixed, solve_relaxation
+from nearcast.planning.milp.highs import Relaxation, Solution, SolverStatus, solve_mixed
 from nearcast.planning.milp.placement_model import (
     Choices,
     PlacementModel,
@@ -31,7 +33,7 @@ from nearcast.planning.stopping import Stopwatch
 __all__ = ["solve_placement"]
 
 _SEARCH_ITERATIONS = 1_000_000
-_SEARCH_SHARE = 0.25
+_SEARCH_SHARE = 0.2
 """Part of the time limit that the search for a first plan may take."""
 _MOST_ARCS = 1_500_000
 """Above this the relaxation itself is out of reach: only the quick bound is given."""
@@ -39,6 +41,12 @@ _SOLVER_ARCS = 3_000
 """Below this the rest is left to HiGHS."""
 _SHRINK_AGAIN = 0.8
 """Solve the relaxation again when less than this part of the arcs is left."""
+_LOAD_AGAIN = 0.5
+"""Load a smaller relaxation when less than this part of its arcs is open."""
+_CANDIDATES = 8
+"""Brokers that are tried out before a part is divided by one of them."""
+_LOOK_AHEAD = 3
+_TRY_ITERATIONS = 80
 _TOLERANCE = 1e-7
 _FRACTION = 1e-6
 
@@ -62,13 +70,15 @@ def solve_placement(
     found = search_placement(problem, objective, search, on_progress=on_progress)
     tables = placement_tables(problem, objective)
     proof = _Proof(tables, found.homes, found.brokers, found.cost, watch, seed, on_progress)
-    proof.least = bound_placement(problem, objective)
-    bound = proof.run(_all_choices(tables))
-    optimal = bound >= proof.cost - proof.slack()
+    proof.bound = bound_placement(problem, objective)
+    # An interrupted proof still has a plan and a bound.
+    with suppress(KeyboardInterrupt):
+        proof.run(_all_choices(tables))
+    optimal = proof.bound >= proof.target()
     return ExactResult(
         homes=proof.homes,
         cost=proof.cost,
-        bound=proof.cost if optimal else bound,
+        bound=proof.cost if optimal else proof.bound,
         status=PlanStatus.OPTIMAL if optimal else PlanStatus.TIME_LIMIT,
         seconds=watch.seconds(),
         nodes=proof.nodes,
@@ -101,6 +111,47 @@ def _all_choices(tables: PlacementTables) -> Choices:
     )
 
 
+class _Session:
+    """A loaded relaxation over some choices, solved for parts of them."""
+
+    def __init__(self, tables: PlacementTables, choices: Choices) -> None:
+        self.choices = choices
+        self.arcs = arc_count(tables, choices)
+        self.model = build_model(tables, choices)
+        self._relaxation = Relaxation(self.model.linear)
+
+    def solve(
+        self,
+        choices: Choices,
+        basis: object,
+        cutoff: float,
+        time_limit_s: float,
+        most_iterations: int = 2**31 - 1,
+    ) -> Solution:
+        """Return the relaxation over some of the session's choices."""
+        model = self.model
+        count = 1 + max(int(index.max(initial=-1)) for index in model.choice_columns())
+        lower, upper = np.zeros(count), np.zeros(count)
+        parts = (choices.broker, choices.home, choices.send, choices.cloud)
+        for index, mask, most in zip(
+            model.choice_columns(), parts, (1.0, 1.0, np.inf, np.inf), strict=True
+        ):
+            upper[index[(index >= 0) & mask]] = most
+        lower[model.broker[choices.must]] = 1.0
+        return self._relaxation.solve((lower, upper), basis, cutoff, time_limit_s, most_iterations)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Part:
+    """A part of the search space, and where its relaxation begins."""
+
+    floor: float
+    """No plan of the part costs less."""
+    choices: Choices
+    session: _Session | None = None
+    basis: object = None
+
+
 @dataclass(slots=True)
 class _Proof:
     """The best plan so far and the parts of the search space still open."""
@@ -112,78 +163,130 @@ class _Proof:
     watch: Stopwatch
     seed: int
     on_progress: Callable[[Progress], None] | None
-    least: float = 0.0
+    bound: float = 0.0
+    """No plan costs less."""
     nodes: int = 0
+    gain: FloatArray = field(init=False)
+    """How much dividing by a broker raised the bound when tried last [topic, server]."""
 
-    def slack(self) -> float:
-        """Return the difference that counts as none."""
-        return _TOLERANCE * (1.0 + self.cost)
+    def __post_init__(self) -> None:
+        self.gain = np.zeros(self.brokers.shape)
 
-    def run(self, choices: Choices) -> float:
-        """Look at all choices; return the proven bound."""
-        open_parts = [(self.least, choices)]
+    def target(self) -> float:
+        """Return the cost that a better plan stays below."""
+        return self.cost - _TOLERANCE * (1.0 + self.cost)
+
+    def run(self, choices: Choices) -> None:
+        """Look at all choices, the least bound first, until the best plan is proved."""
         if arc_count(self.tables, choices) > _MOST_ARCS:
-            return self.least
-        while open_parts:
-            bound = min(part[0] for part in open_parts)
-            if bound >= self.cost - self.slack():
-                break
+            return
+        heap, made = [(self.bound, 0, _Part(self.bound, choices))], 0
+        while heap and heap[0][0] < self.target():
+            self.bound = heap[0][0]
             if self.watch.expired():
-                return bound
-            self._tell(bound)
-            floor, part = open_parts.pop()
-            open_parts += self._divide(floor, part)
-        return self.cost
+                return
+            self._tell()
+            self.nodes += 1
+            for child in self._divide(heapq.heappop(heap)[2]):
+                made += 1
+                heapq.heappush(heap, (child.floor, made, child))
+        self.bound = self.cost
 
-    def _divide(self, floor: float, choices: Choices) -> list[tuple[float, Choices]]:
-        """Return the smaller parts, with their bounds, that a part leaves; none when done."""
-        self.nodes += 1
+    def _divide(self, part: _Part) -> list[_Part]:
+        """Return the smaller parts that a part leaves; none when it is done."""
+        floor, choices, session, basis = part.floor, part.choices, part.session, part.basis
         while True:
-            model = build_model(self.tables, choices)
-            relaxed = solve_relaxation(model.linear, self.watch.left_s())
+            arcs = arc_count(self.tables, choices)
+            if session is None or arcs < _LOAD_AGAIN * session.arcs:
+                session, basis = _Session(self.tables, choices), None
+            relaxed = session.solve(choices, basis, self.target(), self.watch.left_s())
             if relaxed.status is SolverStatus.TIME_LIMIT:
-                return [(floor, choices)]
-            floor = max(floor, relaxed.bound)
-            if floor >= self.cost - self.slack():
+                return [replace(part, floor=floor)]
+            floor, basis = max(floor, relaxed.bound), relaxed.basis
+            if floor >= self.target():
                 return []
-            before = arc_count(self.tables, choices)
-            choices = self._shrink(choices, model, relaxed)
-            if arc_count(self.tables, choices) > _SHRINK_AGAIN * before:
-                break
-        values = _at(model.broker, relaxed.values)
-        fraction = np.minimum(values, 1.0 - values)
-        if fraction.max(initial=0.0) < _FRACTION or before < _SOLVER_ARCS:
-            return self._finish(floor, choices)
-        topic, server = np.unravel_index(int(np.argmax(fraction)), fraction.shape)
-        without, must = choices.broker.copy(), choices.must.copy()
-        without[topic, server], must[topic, server] = False, True
-        parts = [
-            (floor, replace(choices, must=must)),
-            (
-                floor,
-                replace(choices, broker=without, send=choices.send & without[self.tables.topic]),
-            ),
-        ]
-        # The likelier part last, so that it is looked at first.
-        return parts[::-1] if values[topic, server] > 0.5 else parts
+            self._round(session.model, relaxed)
+            choices = self._shrink(choices, session, relaxed)
+            left = arc_count(self.tables, choices)
+            if left < _SHRINK_AGAIN * arcs:
+                continue
+            share = _at(session.model.broker, relaxed.values)
+            unsure = np.minimum(share, 1.0 - share)
+            if unsure.max(initial=0.0) < _FRACTION or left < _SOLVER_ARCS:
+                return self._finish(floor, choices)
+            children = self._branch(_Part(floor, choices, session, basis), unsure)
+            if len(children) != 1:
+                return children
+            # One side holds nothing better: go on with the other.
+            choices = children[0].choices
 
-    def _finish(self, floor: float, choices: Choices) -> list[tuple[float, Choices]]:
+    def _branch(self, part: _Part, unsure: FloatArray) -> list[_Part]:
+        """Return the parts with and without a broker, tried out to raise the bound most.
+
+        A part that cannot hold a better plan is left out. First come the brokers that raised it
+        most before; a few worse ones end the trying.
+        """
+        best, chosen, worse = -1.0, [part], 0
+        promise = np.where(unsure < _FRACTION, 0.0, self.gain + 1e-3 * unsure)
+        for place in np.argsort(-promise, axis=None, kind="stable")[:_CANDIDATES]:
+            topic, server = (int(i) for i in np.unravel_index(int(place), unsure.shape))
+            if unsure[topic, server] < _FRACTION or worse >= _LOOK_AHEAD or self.watch.expired():
+                break
+            tried = [self._try(side) for side in self._sides(part, topic, server)]
+            left = [child for child, estimate in tried if estimate < self.target()]
+            if len(left) < 2:
+                return left
+            rise = [max(estimate - part.floor, 0.0) for _, estimate in tried]
+            score = 5.0 * min(rise) + max(rise)
+            self.gain[topic, server] = score
+            worse += 1
+            if score > best:
+                best, chosen, worse = score, left, 0
+        return chosen
+
+    def _try(self, child: _Part) -> tuple[_Part, float]:
+        """Return a part after a few iterations, and an estimate of its bound."""
+        assert child.session is not None
+        target = self.target()
+        tried = child.session.solve(
+            child.choices, child.basis, target, self.watch.left_s(), _TRY_ITERATIONS
+        )
+        if tried.status is SolverStatus.TIME_LIMIT:
+            return child, min(
+                max(tried.bound, child.floor), child.floor + 0.9 * (target - child.floor)
+            )
+        return replace(child, floor=max(child.floor, tried.bound), basis=tried.basis), tried.bound
+
+    def _sides(self, part: _Part, topic: int, server: int) -> list[_Part]:
+        """Return the parts with and without a broker."""
+        tables, choices = self.tables, part.choices
+        must, beside, without = choices.must.copy(), choices.broker.copy(), choices.broker.copy()
+        must[topic, server], without[topic, server] = True, False
+        free = tables.storage[server] * (1 + 1e-9) + 1e-9 - tables.spool @ must[:, server]
+        beside[:, server] &= must[:, server] | (tables.spool <= free)
+        return [
+            replace(part, choices=replace(choices, broker=brokers, send=sends, must=musts))
+            for brokers, musts in ((beside, must), (without, choices.must))
+            for sends in (choices.send & brokers[tables.topic],)
+        ]
+
+    def _finish(self, floor: float, choices: Choices) -> list[_Part]:
         """Let HiGHS solve a part; return it with a better bound if time ran out."""
         model = build_model(self.tables, choices)
-        cutoff = self.cost - 0.5 * self.slack()
+        cutoff = 0.5 * (self.cost + self.target())
         solved = solve_mixed(model.linear, self.watch.left_s(), self.seed, cutoff=cutoff)
         if solved.values is not None:
             homes = np.argmax(_at(model.home, solved.values), axis=1).astype(np.int32)
             self._take(homes, _at(model.broker, solved.values) > 0.5)
         if solved.status is SolverStatus.TIME_LIMIT:
-            return [(max(floor, solved.bound), choices)]
+            return [_Part(max(floor, solved.bound), choices)]
         return []
 
-    def _shrink(self, choices: Choices, model: PlacementModel, relaxed: Solution) -> Choices:
+    def _shrink(self, choices: Choices, session: _Session, relaxed: Solution) -> Choices:
         """Return the choices whose price, added to the relaxation, stays below the best cost."""
         assert relaxed.reduced_cost is not None
-        prices, tables = relaxed.reduced_cost, self.tables
-        room = self.cost - relaxed.bound + self.slack()
+        prices, tables, model = relaxed.reduced_cost, self.tables, session.model
+        room = 2 * self.cost - self.target() - relaxed.bound
         broker, home = _at(model.broker, prices, np.inf), _at(model.home, prices, np.inf)
         send, cloud = _at(model.send, prices, np.inf), _at(model.cloud, prices, np.inf)
         for k, arcs in enumerate(model.arcs):
@@ -192,19 +295,26 @@ class _Proof:
             # A choice forces one arc of each of its pairs: the cheapest is paid on top.
             price = np.maximum(prices[arcs], 0.0)
             p, c = tables.publisher[k], tables.subscriber[k]
-            home[c, choices.home[c]] += price.min(axis=0)
+            home[c, session.choices.home[c]] += price.min(axis=0)
             leaving = price.min(axis=1)
-            sends = int(choices.send[p].sum())
-            send[p, choices.send[p]] += leaving[:sends]
-            cloud[p, choices.cloud[p]] += leaving[sends:]
-        may_be = (broker <= room) | choices.must
+            sends = int(session.choices.send[p].sum())
+            send[p, session.choices.send[p]] += leaving[:sends]
+            cloud[p, session.choices.cloud[p]] += leaving[sends:]
+        may_be = choices.broker & ((broker <= room) | choices.must)
         return Choices(
             broker=may_be,
-            home=home <= room,
-            send=(send <= room) & may_be[tables.topic],
-            cloud=cloud <= room,
-            must=choices.must | (broker < -room),
+            home=choices.home & (home <= room),
+            send=choices.send & (send <= room) & may_be[tables.topic],
+            cloud=choices.cloud & (cloud <= room),
+            must=choices.must | (choices.broker & (broker < -room)),
         )
+
+    def _round(self, model: PlacementModel, relaxed: Solution) -> None:
+        """Try the plan nearest to a relaxation."""
+        brokers = _at(model.broker, relaxed.values) > 0.5
+        if np.all(self.tables.spool @ brokers <= self.tables.storage * (1 + 1e-9)):
+            homes = np.argmax(_at(model.home, relaxed.values), axis=1).astype(np.int32)
+            self._take(homes, brokers)
 
     def _take(self, homes: IndexArray, brokers: BoolArray) -> None:
         """Keep a plan if it is the best."""
@@ -224,11 +334,11 @@ class _Proof:
         senders(self.tables, state, publish)
         return publish
 
-    def _tell(self, bound: float) -> None:
+    def _tell(self) -> None:
         if self.on_progress is not None:
             limit = self.watch.limit_s
             fraction = 0.0 if limit is None else min(self.watch.seconds() / limit, 1.0)
-            self.on_progress(Progress("solve", fraction, self.cost, bound))
+            self.on_progress(Progress("solve", fraction, self.cost, self.bound))
 
 
 def _at(index: OffsetArray, values: FloatArray | None, absent: float = 0.0) -> FloatArray:

@@ -33,12 +33,12 @@ _CHUNK = 5_000
 
 @dataclass(frozen=True, slots=True)
 class PlacementSearch:
-    """How long to search; with iterations the same seed gives the same plan."""
+    """How long to search; if iterations end it the same seed gives the same plan."""
 
     seed: int = 0
     iterations: int | None = None
     time_limit_s: float | None = None
-    """Used when there are no iterations; without both a million iterations are made."""
+    """With both, what comes first ends the search; without both a million iterations."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -103,9 +103,9 @@ class _Search:
         self.tables = tables
         self.rng = np.random.default_rng(params.seed)
         self.on_progress = on_progress
-        timed = params.iterations is None and params.time_limit_s is not None
-        self.watch = Stopwatch(params.time_limit_s if timed else None)
-        self.budget = params.iterations or _DEFAULT_ITERATIONS
+        self.watch = Stopwatch(params.time_limit_s)
+        endless = np.inf if params.time_limit_s is not None else _DEFAULT_ITERATIONS
+        self.budget = params.iterations or endless
         self.iterations = self.moves = 0
         self.best_cost = np.inf
         self.best_homes = tables.by_leg[:, 0].copy()
@@ -121,16 +121,16 @@ class _Search:
             self._anneal(empty_state(self.tables, homes, brokers), length)
 
     def _done(self) -> bool:
-        if self.watch.limit_s is not None:
-            return self.iterations > 0 and self.watch.expired()
-        return self.iterations >= self.budget
+        expired = self.iterations > 0 and self.watch.expired()
+        return expired or self.iterations >= self.budget
 
     def _left(self) -> float:
         """Return the proposals left; under a time limit by the rate so far."""
+        left = self.budget - self.iterations
         if self.watch.limit_s is None:
-            return self.budget - self.iterations
+            return left
         rate = (self.iterations + 1) / max(self.watch.seconds(), 1e-6)
-        return max(self.watch.left_s(), 0.0) * rate
+        return min(left, max(self.watch.left_s(), 0.0) * rate)
 
     def _anneal(self, state: PlacementState, length: int) -> None:
         """Make one run of `length` proposals, or of all that are left if those are fewer."""
@@ -180,5 +180,6 @@ class _Search:
     def _tell(self, cost: float) -> None:
         if self.on_progress is not None:
             limit = self.watch.limit_s
-            done = self.iterations / self.budget if limit is None else self.watch.seconds() / limit
+            by_time = 0.0 if limit is None else self.watch.seconds() / max(limit, 1e-9)
+            done = max(self.iterations / self.budget, by_time)
             self.on_progress(Progress("search", min(done, 1.0), cost))
