@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 from nearcast.errors import PlanningError
 from nearcast.pictures.scale_curve import ScaleSeries, draw_scale_curve
 
-__all__ = ["METHODS", "SIZES", "ScalePoint", "draw", "run"]
+__all__ = ["METHODS", "SIZES", "ScalePoint", "as_rows", "draw", "run", "search_limit_s"]
 
 METHODS = ("nearest", "reloc", "optimised")
 SIZES = {1_000: (100, 4), 10_000: (1_000, 10), 100_000: (10_000, 18), 1_000_000: (100_000, 32)}
@@ -62,8 +62,13 @@ def run(
     for clients in sizes:
         for method in methods:
             begin(f"{method}, {clients:,} clients")
-            points.append(_measure(clients, method, seed, time_limit_s))
+            points.append(_measure(clients, method, seed, search_limit_s(clients, time_limit_s)))
     return points
+
+
+def search_limit_s(clients: int, limit_s: float) -> float:
+    """Return the seconds of search at a size, if `limit_s` are for a million clients."""
+    return limit_s * (clients / 1_000_000) ** 0.4
 
 
 def _measure(clients: int, method: str, seed: int, time_limit_s: float) -> ScalePoint:

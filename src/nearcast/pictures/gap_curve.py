@@ -44,7 +44,7 @@ def draw_gap_curve(
     figure = new_figure(9, 5.2)
     axes = figure.add_subplot()
     colours = method_colours(series)
-    lowest: list[float] = []
+    means: list[float] = []
     for number, (method, one) in enumerate(series.items()):
         percent = 100 * np.atleast_2d(one.gap)
         known = ~np.isnan(percent).all(axis=0)
@@ -52,7 +52,7 @@ def draw_gap_curve(
         low, mean, high = (
             summary(percent, axis=0) for summary in (np.nanmin, np.nanmean, np.nanmax)
         )
-        lowest.extend(low)
+        means.extend(mean)
         end = f"ends at {number_text(float(mean[-1]))} %" if len(mean) else "no plan"
         axes.plot(
             seconds, mean, color=colours[method], linewidth=2, markersize=6,
@@ -60,10 +60,12 @@ def draw_gap_curve(
             label=plain(f"{method} ({end})"),
         )  # fmt: skip
         axes.fill_between(seconds, low, high, color=colours[method], alpha=0.18, linewidth=0)
-    if lowest:
+    if means:
         plain_log_axis(axes, "x")
-    if lowest and min(lowest) > 0:
+    if means and min(means) > 0:
         plain_log_axis(axes, "y")
+        # A seed that is all but proved optimal would stretch the axis by decades.
+        axes.set_ylim(bottom=max(axes.get_ylim()[0], min(means) / 3))
     else:
         axes.set_ylim(bottom=min(0.0, axes.get_ylim()[0]))
     axes.set_title(title_text(title, figure.get_figwidth()))

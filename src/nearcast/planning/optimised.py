@@ -9,13 +9,13 @@ import numpy as np
 from nearcast.domain.plan import Model, PlanStatus
 from nearcast.domain.scenario import IndexArray, Scenario
 from nearcast.planning.assessment import assess_homes
-from nearcast.planning.bounds import proven_bound
+from nearcast.planning.bounds import proven_bound, quick_bound
 from nearcast.planning.methods.nearest import nearest_homes
 from nearcast.planning.methods.otos import Otos
 from nearcast.planning.methods.otos_centre import OtosCentre
 from nearcast.planning.methods.reloc import Reloc
 from nearcast.planning.replanning import replan
-from nearcast.planning.request import Decision, PlanRequest
+from nearcast.planning.request import Decision, PlanRequest, Progress
 from nearcast.planning.searches import (
     load_compiled,
     search_connections_plan,
@@ -27,6 +27,7 @@ __all__ = ["Optimised", "search_plan"]
 
 _MOST_CLIENTS_FOR_ALL_STARTS = 50_000
 """Above this the search's own starts are as good and much sooner there."""
+_QUICK_BOUND_MEMBERS = 20_000
 _PROVED = 1e-9
 
 
@@ -38,6 +39,10 @@ class Optimised:
 
     def plan(self, scenario: Scenario, request: PlanRequest) -> Decision:
         """Return the best plan found and a proven bound."""
+        if request.on_progress is not None and len(scenario.members) <= _QUICK_BOUND_MEMBERS:
+            # So that whoever watches sees the gap close while the search goes on.
+            bound_ms = quick_bound(scenario, request.model, request.objective)
+            request.on_progress(Progress("search", 0.0, bound=bound_ms))
         decision = search_plan(scenario, request)
         cost = float(decision.search["cost"])
         bound = proven_bound(

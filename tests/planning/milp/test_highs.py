@@ -7,9 +7,9 @@ import pytest
 
 from nearcast.planning.milp.highs import (
     LinearModel,
+    Relaxation,
     SolverStatus,
     solve_mixed,
-    solve_relaxation,
 )
 
 
@@ -30,12 +30,27 @@ def knapsack(values: list[float], sizes: list[float], room: float) -> LinearMode
 
 def test_a_relaxation_and_its_integer_optimum_are_known() -> None:
     model = knapsack([6, 5, 4], [3, 2, 2], 4)
-    relaxed, solved = solve_relaxation(model), solve_mixed(model)
+    relaxed, solved = Relaxation(model).solve(), solve_mixed(model)
     assert relaxed.bound == pytest.approx(-9.0)
     assert relaxed.reduced_cost is not None
     assert solved.status is SolverStatus.OPTIMAL
     assert solved.bound == pytest.approx(-9.0)
     assert solved.values == pytest.approx([0, 1, 1])
+
+
+def test_a_relaxation_is_solved_again_with_other_bounds() -> None:
+    relaxation = Relaxation(knapsack([6, 5, 4], [3, 2, 2], 4))
+    first = relaxation.solve()
+    lower, upper = np.array([1.0, 0.0, 0.0]), np.ones(3)
+    with_first = relaxation.solve((lower, upper), first.basis)
+    assert with_first.bound == pytest.approx(-6 - 5 / 2)
+    assert with_first.values == pytest.approx([1, 0.5, 0])
+    beyond = relaxation.solve((np.ones(3), upper), with_first.basis)
+    assert beyond.status is SolverStatus.INFEASIBLE
+    again = relaxation.solve((np.zeros(3), upper), with_first.basis)
+    assert again.bound == pytest.approx(first.bound)
+    none_below = relaxation.solve((lower, upper), first.basis, cutoff=-8.9)
+    assert none_below.bound >= -8.9
 
 
 def test_nothing_below_the_cutoff_is_infeasible() -> None:

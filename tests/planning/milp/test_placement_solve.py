@@ -17,9 +17,10 @@ from nearcast.domain.scenario import (
     Servers,
     Topics,
 )
-from nearcast.planning.milp import placement_solve
+from nearcast.planning.milp import placement_proof, placement_solve
 from nearcast.planning.milp.placement_solve import solve_placement
 from nearcast.planning.placement.search import PlacementSearchResult
+from nearcast.planning.request import Progress
 
 # The search would find these optima by itself: a poor first plan makes the proof do the work.
 
@@ -120,9 +121,9 @@ def test_dividing_and_the_solver_alone_prove_the_same(
     problem = placement_problem(generate_placement2022(small, 2))
     usual = solve_placement(problem, objective)
     monkeypatch.setattr(placement_solve, "search_placement", worst_start)
-    monkeypatch.setattr(placement_solve, "_SOLVER_ARCS", 10**9)
+    monkeypatch.setattr(placement_proof, "_SOLVER_ARCS", 10**9)
     alone = solve_placement(problem, objective)
-    monkeypatch.setattr(placement_solve, "_SOLVER_ARCS", 0)
+    monkeypatch.setattr(placement_proof, "_SOLVER_ARCS", 0)
     divided = solve_placement(problem, objective)
     assert usual.status is alone.status is divided.status is PlanStatus.OPTIMAL
     assert alone.cost == pytest.approx(usual.cost, rel=1e-6)
@@ -139,3 +140,33 @@ def test_a_time_limit_gives_the_best_plan_with_an_honest_bound() -> None:
     assert result.status is PlanStatus.TIME_LIMIT
     assert 0 < result.bound < result.cost
     assert "search" in told
+
+
+def test_ctrl_c_during_the_proof_gives_the_best_plan_with_an_honest_bound() -> None:
+    problem = placement_problem(generate_placement2022(Placement2022(), 2))
+
+    def press(progress: Progress) -> None:
+        if progress.stage == "solve" and progress.bound is not None and progress.bound > 200:
+            raise KeyboardInterrupt
+
+    result = solve_placement(problem, Objective.D1, on_progress=press)
+    assert result.status is PlanStatus.TIME_LIMIT
+    assert 200 < result.bound < result.cost
+    assert result.publish is not None
+    assert result.brokers is not None
+    value = evaluate_placement(problem, result.homes, result.publish, result.brokers)
+    assert value.value(Objective.D1) == pytest.approx(result.cost)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("objective", list(Objective))
+def test_a_poor_first_plan_leads_to_the_same_optimum(
+    objective: Objective, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    middle = Placement2022(clients=16, servers=5, topics=4, largest_topic=7)
+    problem = placement_problem(generate_placement2022(middle, 3))
+    usual = solve_placement(problem, objective)
+    monkeypatch.setattr(placement_solve, "search_placement", worst_start)
+    poor = solve_placement(problem, objective)
+    assert usual.status is poor.status is PlanStatus.OPTIMAL
+    assert poor.cost == pytest.approx(usual.cost, rel=1e-6)
