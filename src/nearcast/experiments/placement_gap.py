@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 
 import numpy as np
 
 from nearcast.domain.generators.placement2022 import Placement2022, generate_placement2022
 from nearcast.domain.plan import Model, Objective, PlanStatus
+from nearcast.planning.optimised import search_plan
 from nearcast.planning.request import PlanRequest
 from nearcast.planning.solve import make_plan
 
@@ -45,36 +46,24 @@ def run(
         scenario = generate_placement2022(Placement2022(), seed)
         for objective in Objective:
             begin(f"seed {seed}, {objective}")
-            searched = make_plan(
-                scenario,
-                PlanRequest(
-                    model=Model.PLACEMENT,
-                    objective=objective,
-                    seed=seed,
-                    time_limit_s=search_limit_s,
-                ),
-            ).report
+            request = PlanRequest(
+                model=Model.PLACEMENT, objective=objective, seed=seed, time_limit_s=search_limit_s
+            )
+            searched = float(search_plan(scenario, request).search["cost"])
             begin_s = time.process_time()
             exact = make_plan(
-                scenario,
-                PlanRequest(
-                    model=Model.PLACEMENT,
-                    method="exact",
-                    objective=objective,
-                    seed=seed,
-                    time_limit_s=exact_limit_s,
-                ),
+                scenario, replace(request, method="exact", time_limit_s=exact_limit_s)
             ).report
             bound = exact.bound or 0.0
             points.append(
                 PlacementPoint(
                     seed=seed,
                     objective=objective.value,
-                    searched_ms=searched.cost,
+                    searched_ms=searched,
                     exact_ms=exact.cost,
                     bound_ms=bound,
                     proved=exact.status is PlanStatus.OPTIMAL,
-                    gap=searched.cost / bound - 1 if bound > 0 else float(searched.cost > 1e-9),
+                    gap=searched / bound - 1 if bound > 0 else float(searched > 1e-9),
                     exact_cpu_seconds=time.process_time() - begin_s,
                 )
             )

@@ -68,7 +68,7 @@ def run(
 
 def search_limit_s(clients: int, limit_s: float) -> float:
     """Return the seconds of search at a size, if `limit_s` are for a million clients."""
-    return limit_s * (clients / 1_000_000) ** 0.4
+    return float(limit_s * (clients / 1_000_000) ** 0.4)
 
 
 def _measure(clients: int, method: str, seed: int, time_limit_s: float) -> ScalePoint:

@@ -158,7 +158,6 @@ def test_ctrl_c_during_the_proof_gives_the_best_plan_with_an_honest_bound() -> N
     assert value.value(Objective.D1) == pytest.approx(result.cost)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("objective", list(Objective))
 def test_a_poor_first_plan_leads_to_the_same_optimum(
     objective: Objective, monkeypatch: pytest.MonkeyPatch

@@ -233,3 +233,17 @@ def test_too_many_pairs_are_refused_with_a_clear_message(monkeypatch: pytest.Mon
     monkeypatch.setattr(tables_module, "_MOST_PAIRS", 1)
     with pytest.raises(PlanningError, match="every publisher/subscriber pair"):
         placement_tables(problem, Objective.D1)
+
+
+def test_of_iterations_and_a_time_limit_the_first_ends_the_search() -> None:
+    problem = placement_problem(generate_placement2022(Placement2022(), 1))
+    by_iterations = search_placement(
+        problem, Objective.D1, PlacementSearch(iterations=20_000, time_limit_s=1e6)
+    )
+    by_time = search_placement(
+        problem, Objective.D1, PlacementSearch(iterations=10**12, time_limit_s=0.05)
+    )
+    alone = search_placement(problem, Objective.D1, PlacementSearch(iterations=20_000))
+    assert by_iterations.iterations == alone.iterations == 20_000
+    assert by_iterations.cost == pytest.approx(alone.cost)
+    assert 0 < by_time.iterations < 10**12

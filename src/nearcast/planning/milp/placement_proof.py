@@ -38,7 +38,9 @@ _LOAD_AGAIN = 0.5
 _CANDIDATES = 8
 """Brokers that are tried out before a part is divided by one of them."""
 _LOOK_AHEAD = 3
+"""Trying ends after this many brokers in a row that are no better."""
 _TRY_ITERATIONS = 80
+"""Simplex iterations of a try: enough to compare brokers."""
 _TOLERANCE = 1e-7
 _FRACTION = 1e-6
 
