@@ -6,7 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: help setup demo test quick check format bench lock clean
+.PHONY: help setup demo test quick check format fresh bench lock clean
 
 help: ## List the verbs
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -41,6 +41,9 @@ check: setup ## Format, lint, types and layers
 format: setup ## Format and fix what can be fixed
 	$(BIN)/ruff format src tests
 	$(BIN)/ruff check --fix src tests
+
+fresh: ## Remove compiled kernels, after a change to a *kernels.py file
+	find src -name "*.nb[ic]" -delete
 
 bench: setup ## Measure gap, speed and memory of the planners (minutes)
 	$(BIN)/nearcast bench plan --out bench-output/plan
