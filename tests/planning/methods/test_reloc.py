@@ -249,7 +249,7 @@ def test_in_the_papers_preliminary_case_cooperation_relieves_what_relations_over
     case = Reloc2021(topics=1, sigma_km=10.0, spool_per_member=1.0, storage=20.0, compute=50.0)
     scenario = generate_reloc2021(case, 0)
     problem = ratio_problem(scenario)
-    steps = reloc_steps(scenario, PlanRequest(Model.RATIO))
+    steps = reloc_steps(scenario, PlanRequest(Model.RATIO, regions=4))
     share = {
         name: evaluate_ratio(problem, homes).local_share.min() for name, homes in steps.items()
     }
