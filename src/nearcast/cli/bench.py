@@ -181,6 +181,8 @@ def _cells(row: dict[str, Any]) -> dict[str, str]:
     for name, value in row.items():
         if name.startswith("largest at "):
             cells[name.replace("largest", "gap")] += f" ({100 * value:.2f})"
+        elif value is None:
+            cells[name] = "-"
         elif isinstance(value, float):
             share = "gap" in name or name == "time_share"
             cells[name] = f"{100 * value:.2f} %" if share else show_number(value, 3)

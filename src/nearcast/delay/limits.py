@@ -20,7 +20,9 @@ from nearcast.geo.distance import distance_km
 
 __all__ = ["Limits", "delay_limits", "nearest_leg_limit_ms", "route_limit_ms", "speed_limit_ms"]
 
-_CANDIDATE_SERVERS = 24
+_CANDIDATE_SERVERS, _FEW_CANDIDATES = 24, 6
+_MANY_MEMBERS = 200_000
+"""From here on fewer candidates have to do: the limit gets a little lower, and much sooner."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +45,8 @@ def delay_limits(scenario: Scenario) -> Limits:
     weight, _ = delivery_weights(
         members.topic, members.publishes, members.subscribes, len(scenario.topics)
     )
-    nearest_ms, nearest_server = network.nearest_servers(_CANDIDATE_SERVERS + 1)
+    tried = _CANDIDATE_SERVERS if len(members) <= _MANY_MEMBERS else _FEW_CANDIDATES
+    nearest_ms, nearest_server = network.nearest_servers(tried + 1)
     speed = route = 0.0
     pairs = member_pairs(members.topic, weight > 0, members.subscribes, len(scenario.topics))
     for left, right in pairs:
@@ -87,18 +90,19 @@ def route_limit_ms(
     """Return a lower limit of leg + server-to-server + leg for each pair, exact when few servers.
 
     With geometry one server is enough (triangle inequality). Only the publisher's nearest
-    servers are tried; every other one costs at least the leg to the next nearest.
+    servers but the last are tried; every other one costs at least the leg to that last one.
     """
     if not network.has_geometry:
         return _measured_route_ms(network, publisher, subscriber)
-    tried = min(_CANDIDATE_SERVERS, nearest_ms.shape[1])
+    is_complete = nearest_ms.shape[1] == network.server_count
+    tried = nearest_ms.shape[1] if is_complete else nearest_ms.shape[1] - 1
     best: FloatArray = np.full(len(publisher), np.inf)
     for rank in range(tried):
         server = nearest_server[publisher, rank]
         np.minimum(
             best, nearest_ms[publisher, rank] + network.legs_ms(subscriber, server), out=best
         )
-    if tried == network.server_count:
+    if is_complete:
         return best
     straight = speed_limit_ms(network, publisher, subscriber)
     beyond: FloatArray = np.maximum(nearest_ms[publisher, tried], straight)
