@@ -81,8 +81,9 @@ def size(
                 f"size; the proved limit is {answer.limit_ms:.4f} ms."
             )
         return
+    what = "storage and compute" if resource == Resource.BOTH else resource
     click.echo(
-        f"{target_ms:g} ms is reached with {answer.factor:.3f} times the present {resource} limits "
+        f"{target_ms:g} ms is reached with {answer.factor:.3f} times the present {what} "
         f"(a plan with {answer.reached_ms:.4f} ms shows it); below "
         f"{answer.proved_insufficient:.3f} times it is proved impossible."
     )
