@@ -65,6 +65,7 @@ def plan(
     """Measure planning from a thousand clients up, each method in a process of its own."""
     from nearcast.experiments import plan_scale
 
+    _prepare(out)
     sizes = [size for size in plan_scale.SIZES if size <= int(most_clients)]
     names = methods.split(",")
     with step_progress(len(sizes) * len(names), enabled=not as_json) as begin:
@@ -94,6 +95,7 @@ def gap(seeds: int, settings: str | None, seconds: str, out: Path | None, as_jso
     """
     from nearcast.experiments import gap as experiment
 
+    _prepare(out)
     chosen = dict(experiment.SETTINGS)
     if settings is not None:
         wanted = [name.strip() for name in settings.split(",")]
@@ -121,6 +123,7 @@ def placement(seeds: int, search_limit: float, out: Path | None, as_json: bool) 
     """Measure the placement search against proven optima, and the CPU time to prove them."""
     from nearcast.experiments import placement_gap
 
+    _prepare(out)
     with step_progress(3 * seeds, enabled=not as_json) as begin:
         points = placement_gap.run(range(seeds), search_limit_s=search_limit, begin=begin)
     rows = placement_gap.as_rows(points)
@@ -142,10 +145,19 @@ def replan(
     """Measure re-planning after a part of the clients moved against planning from scratch."""
     from nearcast.experiments import replanning
 
+    _prepare(out)
     with step_progress(seeds, enabled=not as_json) as begin:
         points = replanning.run(clients, moved, price, range(seeds), begin=begin)
     rows = replanning.as_rows(points)
     _finish("replan", rows, rows, out, as_json)
+
+
+def _prepare(out: Path | None) -> None:
+    """Refuse an output that cannot be written before the long work."""
+    if out is not None:
+        from nearcast.pictures.report_folder import prepare_report_folder
+
+        prepare_report_folder(out)
 
 
 def _finish(
@@ -157,9 +169,6 @@ def _finish(
 ) -> None:
     """Write the numbers and show the table."""
     if out is not None:
-        from nearcast.pictures.report_folder import prepare_report_folder
-
-        prepare_report_folder(out)
         try:
             (out / f"{case}.json").write_text(json.dumps(points, indent=1) + "\n")
             with (out / f"{case}.csv").open("w", newline="") as file:
