@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import numpy as np
 import pytest
 
@@ -19,7 +17,6 @@ def test_the_gap_is_measured_against_a_bound_below_every_plan() -> None:
     row = gap.summary(points)[0]
     assert row["setting"] == "sigma 5"
     assert len(gap.draw(points).axes) == 1
-    json.dumps(gap.as_rows(points))
 
 
 @pytest.mark.slow

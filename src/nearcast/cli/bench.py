@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -70,8 +71,7 @@ def plan(
     names = methods.split(",")
     with step_progress(len(sizes) * len(names), enabled=not as_json) as begin:
         points = plan_scale.run(sizes, names, seed=seed, time_limit_s=time_limit_s, begin=begin)
-    rows = plan_scale.as_rows(points)
-    _finish("plan", rows, rows, out, as_json)
+    _finish("plan", points, None, out, as_json)
     if out is not None:
         from nearcast.pictures.style import save_figure
 
@@ -105,7 +105,7 @@ def gap(seeds: int, settings: str | None, seconds: str, out: Path | None, as_jso
     limits_s = [float(text) for text in seconds.split(",")]
     with step_progress(seeds * len(chosen), enabled=not as_json) as begin:
         points = experiment.run(chosen, range(seeds), limits_s, begin=begin)
-    _finish("gap", experiment.as_rows(points), experiment.summary(points), out, as_json)
+    _finish("gap", points, experiment.summary(points), out, as_json)
     if out is not None:
         from nearcast.pictures.style import save_figure
 
@@ -126,8 +126,7 @@ def placement(seeds: int, search_limit: float, out: Path | None, as_json: bool) 
     _prepare(out)
     with step_progress(3 * seeds, enabled=not as_json) as begin:
         points = placement_gap.run(range(seeds), search_limit_s=search_limit, begin=begin)
-    rows = placement_gap.as_rows(points)
-    _finish("placement", rows, placement_gap.summary(points), out, as_json)
+    _finish("placement", points, placement_gap.summary(points), out, as_json)
 
 
 @bench.command()
@@ -148,8 +147,7 @@ def replan(
     _prepare(out)
     with step_progress(seeds, enabled=not as_json) as begin:
         points = replanning.run(clients, moved, price, range(seeds), begin=begin)
-    rows = replanning.as_rows(points)
-    _finish("replan", rows, rows, out, as_json)
+    _finish("replan", points, None, out, as_json)
 
 
 def _prepare(out: Path | None) -> None:
@@ -162,12 +160,14 @@ def _prepare(out: Path | None) -> None:
 
 def _finish(
     case: str,
-    points: Sequence[dict[str, Any]],
-    shown: Sequence[dict[str, Any]],
+    measured: Sequence[Any],
+    summary: Sequence[dict[str, Any]] | None,
     out: Path | None,
     as_json: bool,
 ) -> None:
-    """Write the numbers and show the table."""
+    """Write the numbers (dataclasses) and show the table: the summary, or else all of them."""
+    points = [asdict(point) for point in measured]
+    shown = points if summary is None else summary
     if out is not None:
         try:
             (out / f"{case}.json").write_text(json.dumps(points, indent=1) + "\n")

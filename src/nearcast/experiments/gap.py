@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -19,7 +19,7 @@ from nearcast.planning.optimised import search_plan
 from nearcast.planning.registry import find_method
 from nearcast.planning.request import PlanRequest
 
-__all__ = ["BASELINES", "SETTINGS", "GapPoint", "Setting", "as_rows", "draw", "run", "summary"]
+__all__ = ["BASELINES", "SETTINGS", "GapPoint", "Setting", "draw", "run", "summary"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,8 +147,3 @@ def draw(points: Sequence[GapPoint]) -> Figure:
             gap=np.array([[gap[seed, limit_s] for limit_s in seconds] for seed in seeds]),
         )
     return draw_gap_curve(series, title="Gap of optimised to the proven bound")
-
-
-def as_rows(points: Sequence[GapPoint]) -> list[dict[str, object]]:
-    """Return plain rows for JSON and CSV."""
-    return [asdict(point) for point in points]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from nearcast.planning.optimised import search_plan
 from nearcast.planning.request import PlanRequest
 from nearcast.planning.solve import make_plan
 
-__all__ = ["PlacementPoint", "as_rows", "run", "summary"]
+__all__ = ["PlacementPoint", "run", "summary"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,8 +88,3 @@ def summary(points: Sequence[PlacementPoint]) -> list[dict[str, object]]:
             }
         )
     return rows
-
-
-def as_rows(points: Sequence[PlacementPoint]) -> list[dict[str, object]]:
-    """Return plain rows for JSON and CSV."""
-    return [asdict(point) for point in points]

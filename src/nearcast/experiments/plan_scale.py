@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 from nearcast.errors import PlanningError
 from nearcast.pictures.scale_curve import ScaleSeries, draw_scale_curve
 
-__all__ = ["METHODS", "SIZES", "ScalePoint", "as_rows", "draw", "run", "search_limit_s"]
+__all__ = ["METHODS", "SIZES", "ScalePoint", "draw", "run", "search_limit_s"]
 
 METHODS = ("nearest", "reloc", "optimised")
 SIZES = {1_000: (100, 4), 10_000: (1_000, 10), 100_000: (10_000, 18), 1_000_000: (100_000, 32)}
@@ -100,8 +100,3 @@ def draw(points: Sequence[ScalePoint]) -> Figure:
             peak_mb=np.array([point.peak_mb for point in mine]),
         )
     return draw_scale_curve(series, title="Planning from a thousand to a million clients")
-
-
-def as_rows(points: Sequence[ScalePoint]) -> list[dict[str, object]]:
-    """Return plain rows for JSON and CSV."""
-    return [asdict(point) for point in points]

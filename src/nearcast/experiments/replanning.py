@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -18,7 +18,7 @@ from nearcast.planning.request import PlanRequest
 from nearcast.planning.solve import plan_of_homes
 from nearcast.planning.stopping import Stopwatch
 
-__all__ = ["ReplanPoint", "as_rows", "moved", "run"]
+__all__ = ["ReplanPoint", "moved", "run"]
 
 _CLIENTS_PER_TOPIC = 13.9
 
@@ -114,8 +114,3 @@ def _measure(
 def _plan(scenario: Scenario, homes: IndexArray) -> Plan:
     share = assess_homes(scenario, homes, Model.RATIO).local_share
     return plan_of_homes(scenario, homes, share)
-
-
-def as_rows(points: Sequence[ReplanPoint]) -> list[dict[str, object]]:
-    """Return plain rows for JSON and CSV."""
-    return [asdict(point) for point in points]

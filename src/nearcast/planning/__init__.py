@@ -2,6 +2,6 @@
 
 Read ``request`` (the seam), ``solve`` (the assembly), ``registry`` (methods by name); then
 ``methods`` (the published planners), ``optimised`` with ``ratio``, ``connections`` and
-``placement`` (search and bound of each model), ``exact`` with ``milp``; last ``comparison`` and
+``placement`` (search and bound of each model), ``exact`` with ``milp`` and ``branching``; last ``comparison`` and
 ``sizing``.
 """

@@ -10,7 +10,7 @@ from nearcast.delay.ratio import ratio_problem
 from nearcast.domain.plan import Model, PlanStatus
 from nearcast.domain.scenario import Scenario
 from nearcast.planning.bounds import proven_bound
-from nearcast.planning.milp.result import ExactResult
+from nearcast.planning.exact_result import ExactResult
 from nearcast.planning.optimised import search_plan
 from nearcast.planning.request import Decision, PlanRequest
 from nearcast.planning.stopping import Stopwatch
@@ -63,11 +63,11 @@ def _prove_homes(scenario: Scenario, request: PlanRequest, limit_s: float) -> Ex
     ).value
     left_s = max(watch.left_s(), _LEAST_S)
     if request.model is Model.RATIO:
-        from nearcast.planning.milp.ratio_model import solve_ratio
+        from nearcast.planning.branching.ratio import solve_ratio
 
         problem = ratio_problem(scenario)
         return solve_ratio(problem, left_s, plan.homes, lower, request.on_progress)
-    from nearcast.planning.milp.connections_model import solve_connections
+    from nearcast.planning.branching.connections import solve_connections
 
     connections = connections_problem(scenario)
     return solve_connections(connections, left_s, plan.homes, lower, request.on_progress)

@@ -9,9 +9,9 @@ import numpy as np
 
 from nearcast.delay.placement import PlacementProblem
 from nearcast.domain.plan import Objective, PlanStatus
+from nearcast.planning.exact_result import ExactResult
 from nearcast.planning.milp.placement_model import Choices
 from nearcast.planning.milp.placement_proof import PlacementProof
-from nearcast.planning.milp.result import ExactResult
 from nearcast.planning.placement.bound import bound_placement
 from nearcast.planning.placement.search import PlacementSearch, search_placement
 from nearcast.planning.placement.tables import PlacementTables, placement_tables

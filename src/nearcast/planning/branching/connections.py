@@ -8,8 +8,8 @@ import numpy as np
 
 from nearcast.delay.connections import ConnectionsProblem
 from nearcast.domain.scenario import IndexArray
-from nearcast.planning.milp.branch import solve_homes
-from nearcast.planning.milp.result import ExactResult
+from nearcast.planning.branching.branch import solve_homes
+from nearcast.planning.exact_result import ExactResult
 from nearcast.planning.request import Progress
 
 __all__ = ["solve_connections"]
@@ -31,7 +31,7 @@ def solve_connections(
     lower_bound
         A bound known from elsewhere.
     """
-    from nearcast.planning.milp.branch_kernels import BranchTables
+    from nearcast.planning.branching.branch_kernels import BranchTables
 
     network, weight = problem.network, problem.client_weight
     legs_ms = network.leg_matrix_ms()

@@ -14,12 +14,12 @@ import numpy as np
 from nearcast.domain.plan import PlanStatus
 from nearcast.domain.scenario import FloatArray, IndexArray, OffsetArray
 from nearcast.errors import PlanningError
-from nearcast.planning.milp.result import ExactResult
+from nearcast.planning.exact_result import ExactResult
 from nearcast.planning.request import Progress
 from nearcast.planning.stopping import Stopwatch
 
 if TYPE_CHECKING:
-    from nearcast.planning.milp.branch_kernels import BranchTables
+    from nearcast.planning.branching.branch_kernels import BranchTables
 
 __all__ = ["check_size", "solve_homes"]
 
@@ -46,7 +46,7 @@ def solve_homes(
     on_progress: Callable[[Progress], None] | None,
 ) -> ExactResult:
     """Return the best homes, proved optimal or with the bound reached in time."""
-    from nearcast.planning.milp.branch_kernels import cost_of, explore, improve
+    from nearcast.planning.branching.branch_kernels import cost_of, explore, improve
 
     watch = Stopwatch(time_limit_s)
     clients, servers = tables.leg_cost.shape

@@ -8,8 +8,8 @@ import numpy as np
 
 from nearcast.delay.ratio import RatioProblem
 from nearcast.domain.scenario import IndexArray, OffsetArray
-from nearcast.planning.milp.branch import check_size, solve_homes
-from nearcast.planning.milp.result import ExactResult
+from nearcast.planning.branching.branch import check_size, solve_homes
+from nearcast.planning.exact_result import ExactResult
 from nearcast.planning.request import Progress
 
 __all__ = ["solve_ratio"]
@@ -31,7 +31,7 @@ def solve_ratio(
     lower_bound
         A bound known from elsewhere.
     """
-    from nearcast.planning.milp.branch_kernels import BranchTables
+    from nearcast.planning.branching.branch_kernels import BranchTables
 
     network, topics = problem.network, problem.topic_count
     sending = np.bincount(problem.member_topic, problem.publish_weight > 0, topics)

@@ -20,9 +20,9 @@ from nearcast.domain.scenario import (
     Topics,
 )
 from nearcast.errors import PlanningError
-from nearcast.planning.milp import branch
-from nearcast.planning.milp.connections_model import solve_connections
-from nearcast.planning.milp.ratio_model import solve_ratio
+from nearcast.planning.branching import branch
+from nearcast.planning.branching.connections import solve_connections
+from nearcast.planning.branching.ratio import solve_ratio
 
 
 def small_scenario(seed: int, clients: int, servers: int, topics: int = 2) -> Scenario:
@@ -101,9 +101,9 @@ def test_a_partial_plan_is_priced_below_all_its_completions(
         seen["tables"] = tables
         return None
 
-    monkeypatch.setattr("nearcast.planning.milp.ratio_model.solve_homes", catch)
+    monkeypatch.setattr("nearcast.planning.branching.ratio.solve_homes", catch)
     solve_ratio(problem)
-    from nearcast.planning.milp.branch_kernels import cost_of
+    from nearcast.planning.branching.branch_kernels import cost_of
 
     for partial in product([-1, 0, 1], repeat=5):
         least = min(
