@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 from delay.reference import random_homes, random_scenario, ratio
+from nearcast.domain.generators.reloc2021 import Reloc2021, generate_reloc2021
 from nearcast.domain.plan import Model
 from nearcast.planning.assessment import assess_homes
-from nearcast.planning.request import PlanRequest
+from nearcast.planning.request import PlanRequest, Progress
 from nearcast.planning.solve import gap_to, make_plan, plan_of_homes
 
 
@@ -73,3 +74,23 @@ def test_the_gap_is_relative_to_the_bound(
     cost: float, bound: float | None, gap: float | None
 ) -> None:
     assert gap_to(cost, bound) == gap
+
+
+@pytest.mark.parametrize("model", list(Model))
+def test_ctrl_c_ends_the_search_and_keeps_the_plan(model: Model) -> None:
+    seen: list[Progress] = []
+
+    def interrupt(progress: Progress) -> None:
+        seen.append(progress)
+        if sum(one.cost is not None for one in seen) == 1:
+            raise KeyboardInterrupt
+
+    scenario = generate_reloc2021(Reloc2021(topics=4), seed=0)
+    request = PlanRequest(model=model, iterations=10_000_000, on_progress=interrupt)
+    report = make_plan(scenario, request).report
+    assert 0 < report.search["iterations"] < 10_000_000
+    assert report.bound is not None
+    assert 0 < report.bound <= report.cost
+    if model is not Model.PLACEMENT:
+        nearest = make_plan(scenario, PlanRequest(model=model, method="nearest")).report
+        assert report.cost <= nearest.cost

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 
@@ -15,6 +15,8 @@ from nearcast.cli.console import json_option, print_json, print_table, show_numb
 from nearcast.errors import OutputError
 
 __all__ = ["bench"]
+
+Point = TypeVar("Point")
 
 out_option = click.option(
     "--out",
@@ -70,7 +72,9 @@ def plan(
     sizes = [size for size in plan_scale.SIZES if size <= int(most_clients)]
     names = methods.split(",")
     with step_progress(len(sizes) * len(names), enabled=not as_json) as begin:
-        points = plan_scale.run(sizes, names, seed=seed, time_limit_s=time_limit_s, begin=begin)
+        points = _kept(
+            plan_scale.run(sizes, names, seed=seed, time_limit_s=time_limit_s, begin=begin)
+        )
     _finish("plan", points, None, out, as_json)
     if out is not None:
         from nearcast.pictures.style import save_figure
@@ -104,7 +108,7 @@ def gap(seeds: int, settings: str | None, seconds: str, out: Path | None, as_jso
         chosen = {name: chosen[name] for name in wanted}
     limits_s = [float(text) for text in seconds.split(",")]
     with step_progress(seeds * len(chosen), enabled=not as_json) as begin:
-        points = experiment.run(chosen, range(seeds), limits_s, begin=begin)
+        points = _kept(experiment.run(chosen, range(seeds), limits_s, begin=begin))
     _finish("gap", points, experiment.summary(points), out, as_json)
     if out is not None:
         from nearcast.pictures.style import save_figure
@@ -125,7 +129,7 @@ def placement(seeds: int, search_limit: float, out: Path | None, as_json: bool) 
 
     _prepare(out)
     with step_progress(3 * seeds, enabled=not as_json) as begin:
-        points = placement_gap.run(range(seeds), search_limit_s=search_limit, begin=begin)
+        points = _kept(placement_gap.run(range(seeds), search_limit_s=search_limit, begin=begin))
     _finish("placement", points, placement_gap.summary(points), out, as_json)
 
 
@@ -146,8 +150,20 @@ def replan(
 
     _prepare(out)
     with step_progress(seeds, enabled=not as_json) as begin:
-        points = replanning.run(clients, moved, price, range(seeds), begin=begin)
+        points = _kept(replanning.run(clients, moved, price, range(seeds), begin=begin))
     _finish("replan", points, None, out, as_json)
+
+
+def _kept(measured: Iterable[Point]) -> list[Point]:
+    """Return all points; after Ctrl-C those that were finished, if there are any."""
+    points: list[Point] = []
+    try:
+        points.extend(measured)
+    except KeyboardInterrupt:
+        if not points:
+            raise
+        click.echo(f"stopped; {len(points)} finished measurements are kept", err=True)
+    return points
 
 
 def _prepare(out: Path | None) -> None:

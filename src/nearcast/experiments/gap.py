@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -73,14 +73,12 @@ def run(
     limits_s: Sequence[float] = (0.25, 0.5, 1.0, 2.0, 10.0),
     *,
     begin: Callable[[str], None] = lambda _name: None,
-) -> list[GapPoint]:
+) -> Iterator[GapPoint]:
     """Search each seed anew for every time limit; the bound is proved once per seed."""
-    points = []
     for name, setting in settings.items():
         for seed in seeds:
             begin(f"{name}, seed {seed}")
-            points += _measure(name, setting, seed, limits_s)
-    return points
+            yield from _measure(name, setting, seed, limits_s)
 
 
 def _measure(name: str, setting: Setting, seed: int, limits_s: Sequence[float]) -> list[GapPoint]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -39,9 +39,8 @@ def run(
     search_limit_s: float = 1.0,
     exact_limit_s: float = 120.0,
     begin: Callable[[str], None] = lambda _name: None,
-) -> list[PlacementPoint]:
+) -> Iterator[PlacementPoint]:
     """Solve each seed for D1, D2 and D3 by `optimised` and by `exact`."""
-    points = []
     for seed in seeds:
         scenario = generate_placement2022(Placement2022(), seed)
         for objective in Objective:
@@ -55,19 +54,16 @@ def run(
                 scenario, replace(request, method="exact", time_limit_s=exact_limit_s)
             ).report
             bound = exact.bound or 0.0
-            points.append(
-                PlacementPoint(
-                    seed=seed,
-                    objective=objective.value,
-                    searched_ms=searched,
-                    exact_ms=exact.cost,
-                    bound_ms=bound,
-                    proved=exact.status is PlanStatus.OPTIMAL,
-                    gap=searched / bound - 1 if bound > 0 else float(searched > 1e-9),
-                    exact_cpu_seconds=time.process_time() - begin_s,
-                )
+            yield PlacementPoint(
+                seed=seed,
+                objective=objective.value,
+                searched_ms=searched,
+                exact_ms=exact.cost,
+                bound_ms=bound,
+                proved=exact.status is PlanStatus.OPTIMAL,
+                gap=searched / bound - 1 if bound > 0 else float(searched > 1e-9),
+                exact_cpu_seconds=time.process_time() - begin_s,
             )
-    return points
 
 
 def summary(points: Sequence[PlacementPoint]) -> list[dict[str, object]]:

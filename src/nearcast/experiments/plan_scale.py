@@ -6,7 +6,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -50,7 +50,7 @@ def run(
     seed: int = 1,
     time_limit_s: float = 55.0,
     begin: Callable[[str], None] = lambda _name: None,
-) -> list[ScalePoint]:
+) -> Iterator[ScalePoint]:
     """Measure each method at each size, each in a fresh process on one core.
 
     Raises
@@ -58,12 +58,10 @@ def run(
     PlanningError
         When a process fails; the message has its last line.
     """
-    points = []
     for clients in sizes:
         for method in methods:
             begin(f"{method}, {clients:,} clients")
-            points.append(_measure(clients, method, seed, search_limit_s(clients, time_limit_s)))
-    return points
+            yield _measure(clients, method, seed, search_limit_s(clients, time_limit_s))
 
 
 def search_limit_s(clients: int, limit_s: float) -> float:

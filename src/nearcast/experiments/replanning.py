@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -48,9 +48,8 @@ def run(
     seeds: Sequence[int],
     *,
     begin: Callable[[str], None] = lambda _name: None,
-) -> list[ReplanPoint]:
+) -> Iterator[ReplanPoint]:
     """Move a share of the clients to other places and plan again in both ways."""
-    points = []
     topics = max(round(clients / _CLIENTS_PER_TOPIC), 1)
     side = max(round((topics / 4) ** 0.5), 2)
     for seed in seeds:
@@ -59,10 +58,7 @@ def run(
         request = PlanRequest(model=Model.RATIO, seed=seed)
         old = search_plan(before, request).homes
         after = moved(before, share, np.random.default_rng(seed))
-        points.append(
-            _measure(seed, before, after, in_force(_plan(before, old)), request, price_ms)
-        )
-    return points
+        yield _measure(seed, before, after, in_force(_plan(before, old)), request, price_ms)
 
 
 def moved(scenario: Scenario, share: float, rng: np.random.Generator) -> Scenario:

@@ -80,6 +80,9 @@ def compare_methods(
         except PlanningError as error:
             failures.append(f"{name}: {error}")
             continue
+        except KeyboardInterrupt:
+            failures.append(f"stopped at {name}; the methods before it are kept")
+            break
         outcomes.append(outcome)
         bound = best_bound(bound, outcome.report.bound)
     if not outcomes or bound is None:

@@ -45,14 +45,18 @@ class Optimised:
             request.on_progress(Progress("search", 0.0, bound=bound_ms))
         decision = search_plan(scenario, request)
         cost = float(decision.search["cost"])
-        bound = proven_bound(
-            scenario,
-            request.model,
-            request.objective,
-            limit_s=request.bound_limit_s,
-            upper_cost=cost,
-            on_progress=request.on_progress,
-        )
+        try:
+            bound = proven_bound(
+                scenario,
+                request.model,
+                request.objective,
+                limit_s=request.bound_limit_s,
+                upper_cost=cost,
+                on_progress=request.on_progress,
+            )
+        except KeyboardInterrupt:
+            # Ctrl-C gives the bound up, not the plan.
+            return decision
         proved = cost - bound.value <= _PROVED * max(abs(cost), 1.0)
         return replace(
             decision,

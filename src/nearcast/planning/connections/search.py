@@ -114,22 +114,28 @@ def _search(
     rounds = min(max(_SMALL // len(homes), 1), _MOST_ROUNDS)
     rng, starts = np.array([seed], dtype=np.uint64), np.random.default_rng(seed)
     load = kernels.load_of(field, homes)
-    best, best_ms, moves = homes, np.inf, 0
+    best, best_ms, moves, is_stopped = homes, np.inf, 0, False
     for done in range(rounds):
         hotter = done % 2 == 1
         hot = _HOTTER if hotter else _HOT
         if done:
             anywhere = starts.integers(0, len(field.storage), len(homes), dtype=np.int32)
             load = kernels.load_of(field, anywhere)
-        while (part := budget.spent() * rounds - done) < 1.0:
-            ease = 1.0 if hotter else _EASED ** max(1.0 - part / _EASED_UNTIL, 0.0)
-            eased = field._replace(cloud_ms=field.cloud_ms * ease)
-            temperature_ms = unit * hot * (_COLD / hot) ** part
-            moves += kernels.anneal(eased, load, temperature_ms, budget.next_chunk(), rng)
-            report(budget.spent(), min(best_ms, kernels.sum_ms(field, load)))
+        try:
+            while (part := budget.spent() * rounds - done) < 1.0:
+                ease = 1.0 if hotter else _EASED ** max(1.0 - part / _EASED_UNTIL, 0.0)
+                eased = field._replace(cloud_ms=field.cloud_ms * ease)
+                temperature_ms = unit * hot * (_COLD / hot) ** part
+                moves += kernels.anneal(eased, load, temperature_ms, budget.next_chunk(), rng)
+                report(budget.spent(), min(best_ms, kernels.sum_ms(field, load)))
+        except KeyboardInterrupt:
+            # Ctrl-C ends the search; the best plan so far is kept.
+            is_stopped = True
         moves += _descend(field, load, 1e-12 * unit, budget)
         if (cost := kernels.sum_ms(field, load)) < best_ms:
             best, best_ms = load.homes.copy(), cost
+        if is_stopped:
+            return best, moves
     report(1.0, best_ms)
     return best, moves
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 
 import numpy as np
@@ -73,7 +74,9 @@ def search_placement(
     tables = placement_tables(problem, objective)
     search = _Search(tables, params, on_progress)
     plans = [start] if start is not None else []
-    search.run(plans)
+    # Ctrl-C ends the search; the best plan so far is kept.
+    with suppress(KeyboardInterrupt):
+        search.run(plans)
     publish = np.full(len(problem.member_topic), -1, dtype=np.int32)
     from nearcast.planning.placement.search_kernels import rebuild, senders
 

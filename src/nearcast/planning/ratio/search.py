@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 
 import numpy as np
@@ -126,7 +127,9 @@ def search_ratio(
     workspace.set_homes(starts[int(np.argmin(costs))])
     run = _Run(workspace, params, watch, on_progress)
     if problem.network.server_count > 1 and problem.deliveries:
-        run.anneal()
+        # Ctrl-C ends the annealing; the best plan so far is kept.
+        with suppress(KeyboardInterrupt):
+            run.anneal()
         run.descend()
         run.return_to_best()
     return run.result()
