@@ -27,6 +27,7 @@ class _Effort:
 
 
 _RATIO_EFFORT = {
+    1_500: _Effort(near_servers=40, sweeps=200, quick_sweeps=15),
     20_000: _Effort(near_servers=40, sweeps=100, quick_sweeps=15),
     200_000: _Effort(near_servers=16, sweeps=40, quick_sweeps=6),
     sys.maxsize: _Effort(near_servers=8, sweeps=20, quick_sweeps=3),

@@ -38,6 +38,10 @@ _MOST_WARM_SWEEPS, _MOST_LAST_SWEEPS = 6, 6
 _SCAN_FACTOR = 1.15
 _SCARCE = 0.9
 """Share of a total limit that must be needed before prices towards the cloud are tried."""
+_PATIENCE = 6
+"""Sweeps without a better value before the price steps are halved."""
+_FALL = 0.01
+"""A fall below the best value after which they are halved at once."""
 _LEAST_SHARE = 0.01
 """Of an equal share of all use: a limit below is taken as this, since 0 cannot be priced."""
 _ROUNDING = 1e-10
@@ -169,14 +173,21 @@ def _climb(
     problem = relaxation.problem
     limits = (problem.storage, problem.compute)
     target = np.inf if upper_cost is None else upper_cost * problem.deliveries
-    best, best_prices = -np.inf, relaxation.prices()
+    best, best_prices, since_best = -np.inf, relaxation.prices(), 0
     step = params.first_step
     direction = [np.zeros_like(limit) for limit in limits]
     last = min(_MOST_LAST_SWEEPS, params.sweeps // 4)
     while True:
         value = relaxation.value()
         if value > best:
-            best, best_prices = value, relaxation.prices()
+            best, best_prices, since_best = value, relaxation.prices(), 0
+        else:
+            since_best += 1
+            if since_best >= _PATIENCE or value < best - _FALL * abs(best):
+                # The steps are too long for this scenario: on from the best prices with shorter ones.
+                step, since_best = 0.5 * step, 0
+                direction = [np.zeros_like(limit) for limit in limits]
+                relaxation.set_prices(*best_prices)
         if on_progress:
             done = min(relaxation.sweeps / max(params.sweeps, 1), 1.0)
             on_progress(Progress("bound", done, upper_cost, best / problem.deliveries))
