@@ -27,10 +27,10 @@ demo: setup ## Generate a city, plan it by every method, write a report (under t
 	$(BIN)/nearcast demo --out demo-output
 
 test: setup check ## Run every check and every test
-	$(BIN)/pytest -n 2 --dist loadfile
+	$(BIN)/pytest -n 2 --dist loadgroup
 
 quick: setup ## A minute's feedback: the fast tests only
-	$(BIN)/pytest -n 2 --dist loadfile -m "not slow" -q
+	$(BIN)/pytest -n 2 --dist loadgroup -m "not slow" -q
 
 check: setup ## Format, lint, types and layers
 	$(BIN)/ruff format --check src tests

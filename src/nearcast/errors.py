@@ -7,6 +7,7 @@
     ├── PlanError (ValueError)       a plan does not fit its scenario
     ├── ConfigError (ValueError)     an option or a setting is wrong
     ├── OutputError                  an output cannot be written
+    ├── PipelineError                Spark cannot start, or a stage of it failed
     └── PlanningError                no plan can be made
         └── SolverError              the MILP solver failed
 """
@@ -17,6 +18,7 @@ __all__ = [
     "ConfigError",
     "NearcastError",
     "OutputError",
+    "PipelineError",
     "PlanError",
     "PlanningError",
     "ScenarioError",
@@ -65,6 +67,10 @@ class ConfigError(NearcastError, ValueError):
 
 class OutputError(NearcastError):
     """An output exists already or cannot be written; nothing was written."""
+
+
+class PipelineError(NearcastError):
+    """Spark cannot start, cannot be reached, or a stage of the pipeline failed."""
 
 
 class PlanningError(NearcastError):

@@ -1,0 +1,62 @@
+"""Arrays that every worker reads but none changes: written once, mapped into memory by each host."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import uuid
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["SharedArrays", "share_arrays"]
+
+
+@dataclass(frozen=True, slots=True)
+class SharedArrays:
+    """What a task needs to find the arrays; small, so it travels with the task."""
+
+    files: Mapping[str, str]
+    """Name of an array and its file."""
+    folder: str | None
+    """Where the files are, on a single machine; None: where Spark sent them."""
+
+    def load(self) -> dict[str, npt.NDArray[Any]]:
+        """Return the arrays, mapped, not read: pages come when they are touched."""
+        if self.folder is not None:
+            folder = Path(self.folder)
+        else:
+            from pyspark import SparkFiles
+
+            folder = Path(SparkFiles.getRootDirectory())
+        return {name: np.load(folder / file, mmap_mode="r") for name, file in self.files.items()}
+
+
+@contextmanager
+def share_arrays(
+    spark: SparkSession, arrays: Mapping[str, npt.NDArray[Any]]
+) -> Iterator[SharedArrays]:
+    """Make arrays readable on all workers until the end of the block."""
+    context = spark.sparkContext
+    # A name of its own: Spark refuses a second file of the same name.
+    mark = uuid.uuid4().hex[:12]
+    folder = tempfile.mkdtemp(prefix="nearcast-shared-")
+    try:
+        files = {name: f"{mark}-{name}.npy" for name in arrays}
+        for name, array in arrays.items():
+            np.save(Path(folder, files[name]), np.ascontiguousarray(array))
+        is_local = context.master.startswith("local") and "cluster" not in context.master
+        if not is_local:
+            for file in files.values():
+                context.addFile(str(Path(folder, file)))
+        yield SharedArrays(files, folder if is_local else None)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)

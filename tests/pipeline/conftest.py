@@ -1,0 +1,34 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from nearcast.pipeline.session import SparkSettings, open_session
+from nearcast.pipeline.workspace import Workspace
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    """One embedded session for all tests; the quick compiler, since no test runs long."""
+    settings = SparkSettings(
+        master="local[2]",
+        name="nearcast-tests",
+        ui=False,
+        conf={
+            "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
+            "spark.sql.shuffle.partitions": "2",
+        },
+    )
+    with open_session(settings) as session:
+        yield session
+
+
+@pytest.fixture
+def workspace(spark: SparkSession, tmp_path: Path) -> Workspace:
+    return Workspace(spark, tmp_path / "run")

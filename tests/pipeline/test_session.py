@@ -1,0 +1,46 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from nearcast.errors import PipelineError
+from nearcast.pipeline.blocks import map_blocks
+from nearcast.pipeline.session import SparkSettings, open_session
+from nearcast.pipeline.shared_arrays import share_arrays
+from nearcast.testing.ports import closed_port
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def test_arrays_and_blocks_reach_the_workers(spark: SparkSession) -> None:
+    numbers = np.arange(10, dtype=np.int64)
+    with share_arrays(spark, {"numbers": numbers}) as shared:
+
+        def compute(block: int) -> Iterator[pa.RecordBatch]:
+            part = shared.load()["numbers"][block * 5 : block * 5 + 5]
+            yield pa.RecordBatch.from_arrays(
+                [pa.array([block]), pa.array([part.sum()])], ["b", "s"]
+            )
+
+        rows = map_blocks(spark, 2, compute, "b long, s long").toArrow().to_pydict()
+    assert dict(zip(rows["b"], rows["s"], strict=True)) == {0: 10, 1: 35}
+
+
+def test_a_running_session_is_used_and_left(spark: SparkSession) -> None:
+    with open_session(SparkSettings(master="local[2]")) as session:
+        assert session is spark
+    assert spark.range(3).count() == 3
+
+
+def test_an_unreachable_master_is_named() -> None:
+    address = f"spark://127.0.0.1:{closed_port()}"
+    with (
+        pytest.raises(PipelineError, match=f"no Spark master answers at {address}"),
+        open_session(SparkSettings(master=address)),
+    ):
+        pass
