@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from nearcast.pipeline.session import is_embedded
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -53,7 +55,7 @@ def share_arrays(
         files = {name: f"{mark}-{name}.npy" for name in arrays}
         for name, array in arrays.items():
             np.save(Path(folder, files[name]), np.ascontiguousarray(array))
-        is_local = context.master.startswith("local") and "cluster" not in context.master
+        is_local = is_embedded(context.master or "")
         if not is_local:
             for file in files.values():
                 context.addFile(str(Path(folder, file)))
