@@ -1,0 +1,1 @@
+"""Sweeps: methods x parameters x seeds as one resumable Spark job."""
