@@ -8,6 +8,12 @@
     ├── ConfigError (ValueError)     an option or a setting is wrong
     ├── OutputError                  an output cannot be written
     ├── PipelineError                Spark cannot start, or a stage of it failed
+    ├── SpoolError                   the durable spool cannot be used; nothing was acknowledged
+    │   ├── SpoolFullError           no room on the disk; the same commit may be tried again
+    │   └── SpoolLostError           a write or sync failed; only a restart may go on
+    ├── ProcessorError               a message processor is unknown or cannot be loaded
+    │   └── ProcessorTimeoutError    it took too long and was ended
+    ├── WireError (ValueError)       a message cannot be sent
     └── PlanningError                no plan can be made
         └── SolverError              the MILP solver failed
 """
@@ -21,8 +27,14 @@ __all__ = [
     "PipelineError",
     "PlanError",
     "PlanningError",
+    "ProcessorError",
+    "ProcessorTimeoutError",
     "ScenarioError",
     "SolverError",
+    "SpoolError",
+    "SpoolFullError",
+    "SpoolLostError",
+    "WireError",
 ]
 
 
@@ -73,9 +85,33 @@ class PipelineError(NearcastError):
     """Spark cannot start, cannot be reached, or a stage of the pipeline failed."""
 
 
+class WireError(NearcastError, ValueError):
+    """A message cannot be sent: too large, malformed, or more than the other side takes."""
+
+
 class PlanningError(NearcastError):
     """No plan can be made from this request: the method does not fit the model, say."""
 
 
 class SolverError(PlanningError):
     """The MILP solver stopped for a reason other than a limit."""
+
+
+class SpoolError(NearcastError):
+    """The durable spool cannot be opened or written; what was queued is not acknowledged."""
+
+
+class SpoolFullError(SpoolError):
+    """The disk has no room; nothing of this commit counts, and it may be tried again later."""
+
+
+class SpoolLostError(SpoolError):
+    """A write or sync failed: what the file holds is unknown until a restart recovers it."""
+
+
+class ProcessorError(NearcastError):
+    """A message processor is unknown, cannot be loaded, or refuses its options."""
+
+
+class ProcessorTimeoutError(ProcessorError):
+    """A message processor did not answer in time and was ended."""

@@ -11,7 +11,16 @@ import numpy as np
 import pytest
 
 from nearcast.errors import OutputError
-from nearcast.pictures.report import Cell, Picture, Section, Table, Tile, report_html, write_report
+from nearcast.pictures.report import (
+    Cell,
+    Link,
+    Picture,
+    Section,
+    Table,
+    Tile,
+    report_html,
+    write_report,
+)
 from nearcast.pictures.style import new_figure
 
 EVIL = "<script>alert('x')</script>\"&"
@@ -155,3 +164,10 @@ def test_the_same_report_gives_the_same_bytes(tmp_path: Path) -> None:
 def test_a_page_that_cannot_be_written_is_an_output_error(tmp_path: Path) -> None:
     with pytest.raises(OutputError, match="cannot write the report"):
         write_report(tmp_path / "missing" / "a.html", "Report", [])
+
+
+def test_a_section_links_files_beside_the_page_and_shows_its_command() -> None:
+    section = Section("One", links=[Link("the <table>", "a b:c.csv")], command="run <it> --now")
+    page = report_html("Links", [section])
+    assert '<a href="./a%20b%3Ac.csv">the &lt;table&gt;</a>' in page
+    assert "<pre><code>run &lt;it&gt; --now</code></pre>" in page

@@ -9,6 +9,7 @@ import pytest
 
 from nearcast.domain.generators.reloc2021 import Reloc2021, generate_reloc2021
 from nearcast.domain.scenario import Members, Scenario
+from nearcast.errors import PlanningError
 from nearcast.planning import relations as module
 from nearcast.planning.relations import RelationKind, Relations, no_relations, relate_clients
 
@@ -88,7 +89,7 @@ def test_factorised_relations_equal_the_truncated_decomposition_of_z() -> None:
 
 def test_topics_of_one_size_keep_all_their_relations_with_ties_by_index() -> None:
     topics = [[3, 0, 9], [1, 8, 4], [7, 2, 5]]
-    for kind in RelationKind:
+    for kind in (RelationKind.COUNTS, RelationKind.FACTORISED):
         relations = relate_clients(with_members(topics, 10), 100, kind)
         for topic in topics:
             for client in topic:
@@ -124,3 +125,59 @@ def test_nobody_is_related_when_no_relations_are_asked_for() -> None:
     for relations in (relate_clients(scenario, 0), no_relations(len(scenario.clients))):
         assert not relations.start.any()
         assert len(relations.start) == len(scenario.clients) + 1
+
+
+@pytest.mark.parametrize("most", [3, 100])
+def test_counts_of_many_partners_equal_brute_force(most: int) -> None:
+    rng = np.random.default_rng(7)
+    topics = [rng.permutation(600)[: rng.integers(2, 300)].tolist() for _ in range(12)]
+    membership = np.zeros((12, 600))
+    for row, topic in enumerate(topics):
+        membership[row, topic] = 1
+    shared = membership.T @ membership
+    relations = relate_clients(with_members(topics, 600), most, RelationKind.COUNTS)
+    for client in range(600):
+        assert listing(relations, client) == ranked(shared[client].tolist(), client, most)
+
+
+def test_large_scenarios_are_scored_by_their_strongest_factors(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "_MOST_FACTORISED_RANK", 5)
+    for seed in range(4):
+        topics = random_topics(seed, 40, 30)
+        relations = relate_clients(with_members(topics, 40), 12, RelationKind.FACTORISED, rank=6)
+        membership = np.zeros((30, 40))
+        for row, topic in enumerate(topics):
+            membership[row, topic] = 1
+        _, strength, vector = np.linalg.svd(membership, full_matrices=False)
+        factors = vector[:6].T * strength[:6]
+        rebuilt = np.where(membership.T @ membership > 0, factors @ factors.T, 0)
+        for client in range(40):
+            own = listing(relations, client)
+            expected = ranked(np.where(rebuilt > 1e-7, rebuilt, 0)[client].tolist(), client, 12)
+            np.testing.assert_allclose(rebuilt[client, own], rebuilt[client, expected], atol=1e-6)
+            assert len(set(own)) == len(own)
+            assert client not in own
+
+
+@pytest.mark.parametrize("topics", [[[0, 2, 3, 5]], [[0, 2, 3], [4, 5]]])
+def test_one_or_two_topics_can_be_scored_by_factors(
+    monkeypatch: pytest.MonkeyPatch, topics: list[list[int]]
+) -> None:
+    monkeypatch.setattr(module, "_MOST_FACTORISED_RANK", 0)
+    scenario = with_members(topics, 6)
+    kept = dataclasses.replace(
+        scenario,
+        topics=dataclasses.replace(scenario.topics, spool=scenario.topics.spool[: len(topics)]),
+    )
+    relations = relate_clients(kept, 4, RelationKind.FACTORISED)
+    for client in topics[0]:
+        assert listing(relations, client) == [other for other in topics[0] if other != client]
+    assert listing(relations, 1) == []
+
+
+def test_als_is_left_to_the_pipeline() -> None:
+    scenario = generate_reloc2021(Reloc2021(topics=5), 0)
+    with pytest.raises(PlanningError, match="kind als need Spark"):
+        relate_clients(scenario, 5, RelationKind.ALS)

@@ -2,27 +2,15 @@
 
 from __future__ import annotations
 
-import csv
-import json
-from collections.abc import Iterable, Sequence
-from dataclasses import asdict
 from pathlib import Path
-from typing import Any, TypeVar
 
 import click
 
-from nearcast.cli.console import json_option, print_json, print_table, show_number, step_progress
-from nearcast.errors import OutputError
+from nearcast.cli.bench_output import finish, kept, out_option, prepare
+from nearcast.cli.bench_pipeline import pipeline, relations
+from nearcast.cli.console import json_option, step_progress
 
 __all__ = ["bench"]
-
-Point = TypeVar("Point")
-
-out_option = click.option(
-    "--out",
-    type=click.Path(path_type=Path),
-    help="Folder for the numbers (CSV, JSON) and the picture.  [default: none are written]",
-)
 
 
 @click.group()
@@ -34,6 +22,8 @@ def bench() -> None:
       gap        distance of `optimised` to the proven bound, against seconds
       placement  search against proven optima, and the time to prove them
       replan     warm starts after clients moved, against planning from scratch
+      relations  the relations stage against a DataFrame self-join and scipy
+      pipeline   raw log to plan on Spark, stage by stage, up to a million clients
     """
 
 
@@ -68,14 +58,14 @@ def plan(
     """Measure planning from a thousand clients up, each method in a process of its own."""
     from nearcast.experiments import plan_scale
 
-    _prepare(out)
+    prepare(out)
     sizes = [size for size in plan_scale.SIZES if size <= int(most_clients)]
     names = methods.split(",")
     with step_progress(len(sizes) * len(names), enabled=not as_json) as begin:
-        points = _kept(
+        points = kept(
             plan_scale.run(sizes, names, seed=seed, time_limit_s=time_limit_s, begin=begin)
         )
-    _finish("plan", points, None, out, as_json)
+    finish("plan", points, None, out, as_json)
     if out is not None:
         from nearcast.pictures.style import save_figure
 
@@ -99,7 +89,7 @@ def gap(seeds: int, settings: str | None, seconds: str, out: Path | None, as_jso
     """
     from nearcast.experiments import gap as experiment
 
-    _prepare(out)
+    prepare(out)
     chosen = dict(experiment.SETTINGS)
     if settings is not None:
         wanted = [name.strip() for name in settings.split(",")]
@@ -108,8 +98,8 @@ def gap(seeds: int, settings: str | None, seconds: str, out: Path | None, as_jso
         chosen = {name: chosen[name] for name in wanted}
     limits_s = [float(text) for text in seconds.split(",")]
     with step_progress(seeds * len(chosen), enabled=not as_json) as begin:
-        points = _kept(experiment.run(chosen, range(seeds), limits_s, begin=begin))
-    _finish("gap", points, experiment.summary(points), out, as_json)
+        points = kept(experiment.run(chosen, range(seeds), limits_s, begin=begin))
+    finish("gap", points, experiment.summary(points), out, as_json)
     if out is not None:
         from nearcast.pictures.style import save_figure
 
@@ -127,10 +117,10 @@ def placement(seeds: int, search_limit: float, out: Path | None, as_json: bool) 
     """Measure the placement search against proven optima, and the CPU time to prove them."""
     from nearcast.experiments import placement_gap
 
-    _prepare(out)
+    prepare(out)
     with step_progress(3 * seeds, enabled=not as_json) as begin:
-        points = _kept(placement_gap.run(range(seeds), search_limit_s=search_limit, begin=begin))
-    _finish("placement", points, placement_gap.summary(points), out, as_json)
+        points = kept(placement_gap.run(range(seeds), search_limit_s=search_limit, begin=begin))
+    finish("placement", points, placement_gap.summary(points), out, as_json)
 
 
 @bench.command()
@@ -148,69 +138,11 @@ def replan(
     """Measure re-planning after a part of the clients moved against planning from scratch."""
     from nearcast.experiments import replanning
 
-    _prepare(out)
+    prepare(out)
     with step_progress(seeds, enabled=not as_json) as begin:
-        points = _kept(replanning.run(clients, moved, price, range(seeds), begin=begin))
-    _finish("replan", points, None, out, as_json)
+        points = kept(replanning.run(clients, moved, price, range(seeds), begin=begin))
+    finish("replan", points, None, out, as_json)
 
 
-def _kept(measured: Iterable[Point]) -> list[Point]:
-    """Return all points; after Ctrl-C those that were finished, if there are any."""
-    points: list[Point] = []
-    try:
-        points.extend(measured)
-    except KeyboardInterrupt:
-        if not points:
-            raise
-        click.echo(f"stopped; {len(points)} finished measurements are kept", err=True)
-    return points
-
-
-def _prepare(out: Path | None) -> None:
-    """Refuse an output that cannot be written before the long work."""
-    if out is not None:
-        from nearcast.pictures.report_folder import prepare_report_folder
-
-        prepare_report_folder(out)
-
-
-def _finish(
-    case: str,
-    measured: Sequence[Any],
-    summary: Sequence[dict[str, Any]] | None,
-    out: Path | None,
-    as_json: bool,
-) -> None:
-    """Write the numbers (dataclasses) and show the table: the summary, or else all of them."""
-    points = [asdict(point) for point in measured]
-    shown = points if summary is None else summary
-    if out is not None:
-        try:
-            (out / f"{case}.json").write_text(json.dumps(points, indent=1) + "\n")
-            with (out / f"{case}.csv").open("w", newline="") as file:
-                writer = csv.DictWriter(file, list(points[0]))
-                writer.writeheader()
-                writer.writerows(points)
-        except OSError as reason:
-            raise OutputError(f"{out}: cannot be written: {reason.strerror}") from reason
-    if as_json:
-        print_json({"case": case, "summary": list(shown), "points": list(points)})
-        return
-    rows = [_cells(row) for row in shown]
-    print_table(list(rows[0]), [list(row.values()) for row in rows])
-
-
-def _cells(row: dict[str, Any]) -> dict[str, str]:
-    """Return what a row shows; a mean gap and the largest one share a cell."""
-    cells: dict[str, str] = {}
-    for name, value in row.items():
-        if name.startswith("largest at "):
-            cells[name.replace("largest", "gap")] += f" ({100 * value:.2f})"
-        elif value is None:
-            cells[name] = "-"
-        elif isinstance(value, float):
-            share = "gap" in name or name == "time_share"
-            cells[name] = f"{100 * value:.2f} %" if share else show_number(value, 3)
-        else:
-            cells[name] = f"{value:,}" if isinstance(value, int) else str(value)
-    return {name.replace("_", " "): cell for name, cell in cells.items()}
+bench.add_command(relations)
+bench.add_command(pipeline)

@@ -18,6 +18,8 @@ _VERBS = {
     "evaluate": "Recompute the cost of any plan, also one written by hand.",
     "compare": "Plan a scenario by all methods and show them side by side.",
     "size": "Find the least storage and compute that reach a target delay.",
+    "pipeline": "Run data work on Spark: raw logs to plans, evaluations, sweeps.",
+    "reproduce": "Reproduce the published figures and compare them with the papers' findings.",
     "bench": "Measure speed, memory and quality; prints tables, writes pictures.",
     "demo": "Generate a city, plan it by every method, and write a report.",
 }

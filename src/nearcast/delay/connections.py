@@ -20,9 +20,14 @@ from nearcast.domain.scenario import BoolArray, FloatArray, IndexArray, OffsetAr
 __all__ = [
     "ConnectionsCost",
     "ConnectionsProblem",
+    "ConnectionsTotals",
+    "connections_cost",
     "connections_problem",
+    "connections_totals",
     "delegated_share",
+    "draw_publishers",
     "drawn_client_weight",
+    "drawn_weight",
     "evaluate_connections",
 ]
 
@@ -47,6 +52,8 @@ class ConnectionsProblem:
     client_member: OffsetArray
     client_weight: FloatArray
     """Share of Y that a client's own cost contributes [client]; see `connections_problem`."""
+    delivering: int
+    """Topics with a delivery: those that Y is the mean of."""
 
     @property
     def topic_count(self) -> int:
@@ -71,6 +78,21 @@ class ConnectionsCost:
     """Clients at home [server]."""
     delegated_share: FloatArray
     """r_l, eq. (6)."""
+    server_ms: FloatArray
+    """What a client pays at its home besides the leg [server]."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ConnectionsTotals:
+    """Sums over topics of what a plan uses and costs: those of two blocks of topics add up."""
+
+    delivering: float
+    """Topics with a delivery."""
+    legs_ms: float
+    """Sum over these topics of a delivery's two legs."""
+    visits: FloatArray
+    """How often the costs of a server count in the sum of all deliveries [server]."""
+    storage_used: FloatArray
 
 
 def connections_problem(scenario: Scenario) -> ConnectionsProblem:
@@ -84,8 +106,8 @@ def connections_problem(scenario: Scenario) -> ConnectionsProblem:
     weight, leg = delivery_weights(members.topic, members.publishes, members.subscribes, topics)
     # One delivery a topic, each of its publishers equally likely.
     publishers = sum_by(members.topic, weight > 0, topics)
-    delivering = max(int(np.count_nonzero(publishers)), 1)
-    share = leg / np.maximum(publishers, 1)[members.topic] / delivering
+    delivering = int(np.count_nonzero(publishers))
+    share = leg / np.maximum(publishers, 1)[members.topic] / max(delivering, 1)
     client_start, client_member = members.rows_by_client(clients)
     return ConnectionsProblem(
         network=network_of(scenario),
@@ -101,6 +123,7 @@ def connections_problem(scenario: Scenario) -> ConnectionsProblem:
         client_start=client_start,
         client_member=client_member,
         client_weight=sum_by(members.client, share, clients),
+        delivering=delivering,
     )
 
 
@@ -108,6 +131,28 @@ def drawn_client_weight(
     problem: ConnectionsProblem, rng: np.random.Generator, trials: int
 ) -> FloatArray:
     """Return the client weights of `trials` deliveries a topic with drawn publishers (Sec. V)."""
+    members = problem.member_topic, problem.publishes, problem.subscribes
+    return drawn_weight(problem, draw_publishers(*members, problem.topic_count, rng, trials))
+
+
+def draw_publishers(
+    member_topic: IndexArray,
+    publishes: BoolArray,
+    subscribes: BoolArray,
+    topic_count: int,
+    rng: np.random.Generator,
+    trials: int,
+) -> FloatArray:
+    """Return a number in [0, 1) [trial, topic] for each topic with a delivery, 0 for the others."""
+    weight, _ = delivery_weights(member_topic, publishes, subscribes, topic_count)
+    delivering = np.flatnonzero(sum_by(member_topic, weight, topic_count))
+    draws = np.zeros((trials, topic_count))
+    draws[:, delivering] = rng.random((trials, len(delivering)))
+    return draws
+
+
+def drawn_weight(problem: ConnectionsProblem, draws: FloatArray) -> FloatArray:
+    """Return the client weights of deliveries by the publishers that `draw_publishers` drew."""
     weight, _ = delivery_weights(
         problem.member_topic, problem.publishes, problem.subscribes, problem.topic_count
     )
@@ -115,15 +160,15 @@ def drawn_client_weight(
     rows = np.flatnonzero(weight)
     topic = problem.member_topic[rows]
     delivering, first, count = np.unique(topic, return_index=True, return_counts=True)
-    for _ in range(trials):
-        chosen = rows[first + (rng.random(len(first)) * count).astype(np.int64)]
+    for draw in draws:
+        chosen = rows[first + (draw[delivering] * count).astype(np.int64)]
         total += sum_by(problem.member_client[chosen], np.ones(len(chosen)), len(total))
         topic_weight = np.zeros(problem.topic_count)
         topic_weight[delivering] = weight[chosen]
         heard = problem.subscribes * topic_weight[problem.member_topic]
         heard[chosen] = 0.0
         total += sum_by(problem.member_client, heard, len(total))
-    return total / max(trials * len(delivering), 1)
+    return total / max(len(draws) * len(delivering), 1)
 
 
 def delegated_share(storage_used: FloatArray, storage: FloatArray) -> FloatArray:
@@ -141,26 +186,54 @@ def evaluate_connections(
     Deviation: each client pays r_l of its own home, as eq. (5) says; the paper's prose charges
     the publisher's r_l to both sides.
     """
+    totals = connections_totals(problem, homes, client_weight)
+    return connections_cost(
+        totals, homes, problem.network, problem.storage, problem.client_limit, problem.beta_ms
+    )
+
+
+def connections_totals(
+    problem: ConnectionsProblem, homes: IndexArray, client_weight: FloatArray | None = None
+) -> ConnectionsTotals:
+    """Return the sums of a plan over the topics of a problem."""
     network, servers = problem.network, problem.network.server_count
+    # Weights are shares of a mean over topics; sums over topics add up, means do not.
     weight = problem.client_weight if client_weight is None else client_weight
+    weight = weight * problem.delivering
     rows = np.flatnonzero(problem.publishes)
     slots = count_by_slot(problem.member_topic[rows], homes[problem.member_client[rows]], servers)
-    storage_used = sum_by(slots.server, problem.spool[slots.topic], servers)
+    return ConnectionsTotals(
+        delivering=float(problem.delivering),
+        legs_ms=float(weight @ network.home_legs_ms(homes)),
+        visits=sum_by(homes, weight, servers),
+        storage_used=sum_by(slots.server, problem.spool[slots.topic], servers),
+    )
+
+
+def connections_cost(
+    totals: ConnectionsTotals,
+    homes: IndexArray,
+    network: Network,
+    storage: FloatArray,
+    client_limit: FloatArray,
+    beta_ms: float,
+) -> ConnectionsCost:
+    """Return the value of a plan from the sums over all topics and the homes of all clients."""
+    servers = network.server_count
     clients = sum_by(homes, np.ones(len(homes)), servers)
-    r = delegated_share(storage_used, problem.storage)
-    excess_ms = problem.beta_ms * np.maximum(clients - problem.client_limit, 0.0)
-    legs = network.home_legs_ms(homes)
-    server_ms = excess_ms + r * network.cloud_ms
+    r = delegated_share(totals.storage_used, storage)
+    server_ms = beta_ms * np.maximum(clients - client_limit, 0.0) + r * network.cloud_ms
     km = np.hypot(
         network.client_x_km - network.server_x_km[homes],
         network.client_y_km - network.server_y_km[homes],
     )
     return ConnectionsCost(
-        y_ms=float(weight @ (legs + server_ms[homes])),
+        y_ms=(totals.legs_ms + float(totals.visits @ server_ms)) / max(totals.delivering, 1.0),
         y1=float(r.mean()),
         y2=float(clients.std(ddof=1)) if servers > 1 else 0.0,
         y3_km=float(km.mean()) if len(km) else 0.0,
-        storage_used=storage_used,
+        storage_used=totals.storage_used,
         clients=clients,
         delegated_share=r,
+        server_ms=server_ms,
     )

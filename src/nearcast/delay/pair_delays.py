@@ -6,12 +6,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from nearcast.delay.connections import connections_problem, evaluate_connections
-from nearcast.delay.network import network_of
-from nearcast.delay.placement import broker_matrix, pair_delay_ms, placement_problem
-from nearcast.delay.ratio import evaluate_ratio, ratio_problem
+from nearcast.delay.connections import (
+    ConnectionsCost,
+    connections_problem,
+    evaluate_connections,
+)
+from nearcast.delay.pair_parts import delivery_share, pair_parts, receivers_of
+from nearcast.delay.ratio import RatioCost, evaluate_ratio, ratio_problem
 from nearcast.domain.plan import Model, Plan
-from nearcast.domain.scenario import FloatArray, IndexArray, OffsetArray, Scenario
+from nearcast.domain.scenario import FloatArray, OffsetArray, Scenario
 from nearcast.geo.distance import distance_km
 
 __all__ = ["MOST_PAIRS", "Pairs", "choose_pairs", "pair_delays_ms", "pair_distance_km"]
@@ -49,10 +52,11 @@ def choose_pairs(
     members, topics = scenario.members, len(scenario.topics)
     subscriber_rows = np.flatnonzero(members.subscribes)
     first = np.searchsorted(members.topic[subscriber_rows], np.arange(topics + 1))
-    receivers_of = np.diff(first)[members.topic] - members.subscribes
-    publisher_rows = np.flatnonzero(members.publishes & (receivers_of > 0))
-    topic, receivers = members.topic[publisher_rows], receivers_of[publisher_rows]
-    share = _delivery_share(model, topic, receivers)
+    receivers_by_row = receivers_of(scenario)
+    publisher_rows = np.flatnonzero(receivers_by_row)
+    topic, receivers = members.topic[publisher_rows], receivers_by_row[publisher_rows]
+    share = delivery_share(scenario, model, receivers_by_row)[publisher_rows]
+    share = share / share.sum() if len(share) else share
     total = int(receivers.sum())
     if total <= most:
         index = np.repeat(np.arange(len(receivers)), receivers)
@@ -70,45 +74,15 @@ def choose_pairs(
     return Pairs(publisher_row, subscriber_rows[position], weight, total)
 
 
-def _delivery_share(model: Model, topic: IndexArray, receivers: OffsetArray) -> FloatArray:
-    """Return what each delivery weighs in the model's mean [delivery]; sums to 1."""
-    if model is Model.PLACEMENT:
-        share = receivers.astype(np.float64)
-    elif model is Model.CONNECTIONS:
-        share = 1.0 / np.bincount(topic)[topic]
-    else:
-        share = np.ones(len(topic))
-    return share / share.sum() if len(share) else share
-
-
 def pair_delays_ms(scenario: Scenario, plan: Plan, model: Model, pairs: Pairs) -> FloatArray:
-    """Return the delay of each pair under a plan.
-
-    Ratio (2021, eq. 6): the mean over local and delegated processing. Connections (2020,
-    eq. 5): the costs of both clients. Placement (2022, eq. 11).
-    """
-    homes = plan.homes
-    publisher = scenario.members.client[pairs.publisher_row]
-    subscriber = scenario.members.client[pairs.subscriber_row]
-    if model is Model.PLACEMENT:
-        problem = placement_problem(scenario)
-        on_edge = plan.brokers.on_edge
-        brokers = broker_matrix(problem, plan.brokers.topic[on_edge], plan.brokers.server[on_edge])
-        return pair_delay_ms(
-            problem, homes, plan.publish, brokers, pairs.publisher_row, pairs.subscriber_row
-        )
-    network = network_of(scenario)
-    source, target = homes[publisher], homes[subscriber]
-    legs = network.legs_ms(publisher, source) + network.legs_ms(subscriber, target)
-    if model is Model.CONNECTIONS:
-        connections = connections_problem(scenario)
-        cost = evaluate_connections(connections, homes)
-        excess = np.maximum(cost.clients - connections.client_limit, 0.0)
-        server_ms = connections.beta_ms * excess + cost.delegated_share * network.cloud_ms
-        return legs + server_ms[source] + server_ms[target]
-    theta = evaluate_ratio(ratio_problem(scenario), homes).local_share[source]
-    between = network.server_server_ms[source, target]
-    return legs + 2 * network.cloud_ms * (1 - theta) + theta * between
+    """Return the delay of each pair under a plan; see `pair_parts`."""
+    cost: RatioCost | ConnectionsCost | None = None
+    if model is Model.RATIO:
+        cost = evaluate_ratio(ratio_problem(scenario), plan.homes)
+    elif model is Model.CONNECTIONS:
+        cost = evaluate_connections(connections_problem(scenario), plan.homes)
+    parts = pair_parts(scenario, plan, cost)
+    return parts.delays_ms(pairs.publisher_row, pairs.subscriber_row)
 
 
 def pair_distance_km(scenario: Scenario, pairs: Pairs) -> FloatArray:

@@ -21,10 +21,13 @@ from nearcast.domain.scenario import BoolArray, FloatArray, IndexArray, OffsetAr
 __all__ = [
     "RatioCost",
     "RatioProblem",
+    "RatioTotals",
     "delivery_weights",
     "evaluate_ratio",
     "local_share",
+    "ratio_cost",
     "ratio_problem",
+    "ratio_totals",
 ]
 
 
@@ -81,6 +84,19 @@ class RatioCost:
     """Sum over these deliveries of the mean server-to-server delay [server]."""
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class RatioTotals:
+    """Sums over topics of what a plan uses and costs: those of two blocks of topics add up."""
+
+    legs_ms: float
+    """Sum over deliveries of the two client legs."""
+    storage_used: FloatArray
+    compute_used: FloatArray
+    deliveries: FloatArray
+    between_ms: FloatArray
+    """All four [server], as in `RatioCost`."""
+
+
 def delivery_weights(
     member_topic: IndexArray, publishes: BoolArray, subscribes: BoolArray, topic_count: int
 ) -> tuple[FloatArray, FloatArray]:
@@ -134,6 +150,12 @@ def evaluate_ratio(problem: RatioProblem, homes: IndexArray) -> RatioCost:
 
     Deviation: the second factor 1/I printed in eqs. (8) and (9) is a slip and left out.
     """
+    totals = ratio_totals(problem, homes)
+    return ratio_cost(totals, problem.storage, problem.compute, problem.network.cloud_ms)
+
+
+def ratio_totals(problem: RatioProblem, homes: IndexArray) -> RatioTotals:
+    """Return the sums of a plan over the topics of a problem."""
     network, servers = problem.network, problem.network.server_count
     home = homes[problem.member_client]
     slots = count_by_slot(
@@ -146,25 +168,35 @@ def evaluate_ratio(problem: RatioProblem, homes: IndexArray) -> RatioCost:
     )
     publishers, weight = slots.values["publishers"], slots.values["weight"]
     spool = problem.spool[slots.topic]
-    storage_used = sum_by(slots.server, spool * (publishers > 0), servers)
-    compute_used = sum_by(slots.server, spool * publishers, servers)
-    theta = local_share(storage_used, compute_used, problem.storage, problem.compute)
     between = np.zeros(servers)
     for left, right in pair_slots(slots):
         delay = network.server_server_ms[slots.server[left], slots.server[right]]
         amount = weight[left] * slots.values["subscribers"][right] * delay
         between += sum_by(slots.server[left], amount, servers)
-    deliveries = sum_by(home, problem.publish_weight > 0, servers)
-    legs = float(problem.leg_weight @ network.home_legs_ms(homes))
-    middle = float(np.sum(2 * network.cloud_ms * deliveries * (1 - theta) + theta * between))
-    count = max(problem.deliveries, 1)
-    return RatioCost(
-        y_ms=(legs + middle) / count,
-        y1_ms=legs / count,
-        y2_ms=middle / count,
-        storage_used=storage_used,
-        compute_used=compute_used,
-        local_share=theta,
-        deliveries=deliveries,
+    return RatioTotals(
+        legs_ms=float(problem.leg_weight @ network.home_legs_ms(homes)),
+        storage_used=sum_by(slots.server, spool * (publishers > 0), servers),
+        compute_used=sum_by(slots.server, spool * publishers, servers),
+        deliveries=sum_by(home, problem.publish_weight > 0, servers),
         between_ms=between,
+    )
+
+
+def ratio_cost(
+    totals: RatioTotals, storage: FloatArray, compute: FloatArray, cloud_ms: float
+) -> RatioCost:
+    """Return the value of a plan from the sums over all topics."""
+    theta = local_share(totals.storage_used, totals.compute_used, storage, compute)
+    delegated = 2 * cloud_ms * totals.deliveries * (1 - theta)
+    middle = float(np.sum(delegated + theta * totals.between_ms))
+    count = max(float(totals.deliveries.sum()), 1.0)
+    return RatioCost(
+        y_ms=(totals.legs_ms + middle) / count,
+        y1_ms=totals.legs_ms / count,
+        y2_ms=middle / count,
+        storage_used=totals.storage_used,
+        compute_used=totals.compute_used,
+        local_share=theta,
+        deliveries=totals.deliveries,
+        between_ms=totals.between_ms,
     )

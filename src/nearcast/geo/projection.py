@@ -13,7 +13,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["LARGEST_REACH_KM", "LocalProjection", "projection_around"]
+__all__ = [
+    "LARGEST_REACH_KM",
+    "LocalProjection",
+    "around_direction",
+    "mean_direction",
+    "projection_around",
+    "projection_at",
+]
 
 Floats = npt.NDArray[np.float64]
 
@@ -60,12 +67,23 @@ class LocalProjection:
 
 
 def projection_around(latitude: Floats, longitude: Floats) -> LocalProjection:
-    """Return the projection centred on the median position, so that one stray row moves nothing.
-
-    Longitudes are compared around their mean direction, so that 179 and -179 are neighbours.
-    """
+    """Return the projection centred on the median position, so that one stray row moves nothing."""
     angle = np.radians(longitude)
-    middle = np.degrees(np.arctan2(np.sin(angle).mean(), np.cos(angle).mean()))
-    around = (longitude - middle + 180) % 360 - 180
-    centre = (middle + np.median(around) + 180) % 360 - 180
-    return LocalProjection(float(np.median(latitude)), float(centre))
+    middle = mean_direction(float(np.sin(angle).mean()), float(np.cos(angle).mean()))
+    around = np.median(around_direction(longitude, middle))
+    return projection_at(float(np.median(latitude)), middle, float(around))
+
+
+def mean_direction(mean_sine: float, mean_cosine: float) -> float:
+    """Return the longitude that others are compared around, so that 179 and -179 are neighbours."""
+    return float(np.degrees(np.arctan2(mean_sine, mean_cosine)))
+
+
+def around_direction(longitude: Floats, middle: float) -> Floats:
+    """Return how far east of the middle longitudes are, -180 to 180."""
+    return (longitude - middle + 180) % 360 - 180
+
+
+def projection_at(latitude: float, middle: float, around: float) -> LocalProjection:
+    """Return the projection centred `around` degrees east of the middle."""
+    return LocalProjection(latitude, (middle + around + 180) % 360 - 180)

@@ -29,9 +29,10 @@ from nearcast.pictures.style import (
     title_text,
 )
 
-__all__ = ["draw_home_map"]
+__all__ = ["draw_home_map", "draw_homes"]
 
 _MOST_LINES = 3_000
+_FEW = 60
 _MOST_DOTS = 20_000
 _MOST_NAMES = 40
 _MOST_CROSSES = 200
@@ -58,16 +59,37 @@ def draw_home_map(
     figure = new_figure(8, 8)
     axes = figure.add_subplot()
     shown = _sample(len(scenario.clients), seed)
-    colours = np.array(_COLOURS)[_colour_index(scenario)]
     overloaded = overloaded_servers(server_resources(scenario, cost))
-    _draw_clients(axes, scenario, plan.homes, shown, colours)
-    _draw_servers(axes, scenario, colours, overloaded)
-    _set_field(axes, scenario)
+    draw_homes(axes, scenario, plan.homes, overloaded, shown)
     axes.set_title(title_text(f"Homes by {method}: {cost_text(cost)}", 8))
     many = len(scenario.servers) > _MOST_CROSSES
     legend_below(axes, _legend(bool(overloaded.any()), many), columns=3)
     caption(figure, _small_print(scenario, len(shown), int(overloaded.sum())))
     return figure
+
+
+def draw_homes(
+    axes: Axes,
+    scenario: Scenario,
+    homes: IndexArray,
+    overloaded: BoolArray,
+    shown: OffsetArray | None = None,
+    *,
+    scale: float = 1.0,
+) -> None:
+    """Draw the field with servers and clients into a panel.
+
+    Parameters
+    ----------
+    shown : the clients to show; None: all.
+    scale : of the area of servers, less than 1 in a small panel.
+    """
+    colours = np.array(_COLOURS)[_colour_index(scenario)]
+    if shown is None:
+        shown = np.arange(len(scenario.clients))
+    _draw_clients(axes, scenario, homes, shown, colours)
+    _draw_servers(axes, scenario, colours, overloaded, scale)
+    _set_field(axes, scenario)
 
 
 def _sample(count: int, seed: int) -> OffsetArray:
@@ -99,25 +121,31 @@ def _draw_clients(
 ) -> None:
     servers = scenario.servers
     x, y, home = scenario.clients.x_km[shown], scenario.clients.y_km[shown], homes[shown]
+    few = len(scenario.clients) <= _FEW
     if len(scenario.clients) < _MOST_LINES:
         ends = np.column_stack([x, y, servers.x_km[home], servers.y_km[home]]).reshape(-1, 2, 2)
         lines = LineCollection(
-            list(ends), colors=colours[home], linewidths=0.6, alpha=0.35, zorder=1
-        )
+            list(ends), colors=colours[home], linewidths=1.5 if few else 0.6,
+            alpha=0.9 if few else 0.35, zorder=1,
+        )  # fmt: skip
         lines.set_gid("home-lines")
         axes.add_collection(lines)
-    size = float(np.clip(20_000 / max(len(shown), 1), 3.5, 16.0))
-    dots = axes.scatter(x, y, s=size, c=colours[home], linewidths=0, zorder=2)
+    size = 30.0 if few else float(np.clip(20_000 / max(len(shown), 1), 3.5, 16.0))
+    # A few are worth being seen on top of a server that they stand beside.
+    dots = axes.scatter(
+        x, y, s=size, c=colours[home], edgecolors="black", linewidths=0.8 if few else 0,
+        zorder=4 if few else 2,
+    )  # fmt: skip
     dots.set_gid("clients")
     dots.set_rasterized(True)
 
 
 def _draw_servers(
-    axes: Axes, scenario: Scenario, colours: np.ndarray, overloaded: BoolArray
+    axes: Axes, scenario: Scenario, colours: np.ndarray, overloaded: BoolArray, scale: float
 ) -> None:
     servers = scenario.servers
     many = len(servers) > _MOST_CROSSES
-    largest = float(np.clip(4_000 / len(servers), 14, 220))
+    largest = float(np.clip(4_000 / len(servers), 14, 220)) * scale
     finite = servers.storage[np.isfinite(servers.storage)]
     most = float(finite.max(initial=0.0))
     share = np.minimum(servers.storage / most, 1.0) if most > 0 else np.ones(len(servers))

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from numbers import Integral, Real
 from pathlib import Path
 from typing import TypeGuard
+from urllib.parse import quote
 
 from matplotlib.figure import Figure
 
@@ -16,7 +17,7 @@ from nearcast.errors import OutputError
 from nearcast.pictures.report_style import REPORT_CSS
 from nearcast.pictures.style import figure_bytes
 
-__all__ = ["Cell", "Picture", "Section", "Table", "Tile", "report_html", "write_report"]
+__all__ = ["Cell", "Link", "Picture", "Section", "Table", "Tile", "report_html", "write_report"]
 
 Cell = str | int | float | None
 _PICTURE_DPI = 150
@@ -51,15 +52,27 @@ class Picture:
     how_to_read: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class Link:
+    """A file beside the page, or a heading of it."""
+
+    text: str
+    target: str
+    """A path relative to the page."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Section:
-    """A heading with text, tables and pictures, in this order."""
+    """A heading with text, tables, pictures, links and a command, in this order."""
 
     heading: str
     text: str = ""
     """Paragraphs, separated by empty lines."""
     tables: Sequence[Table] = ()
     pictures: Sequence[Picture] = ()
+    links: Sequence[Link] = ()
+    command: str = ""
+    """What to type to get this section's content."""
 
 
 def write_report(
@@ -126,6 +139,8 @@ def _section(number: int, section: Section) -> str:
         _paragraphs(section.text),
         *map(_table, section.tables),
         *map(_picture, section.pictures),
+        _links(section.links),
+        f"<pre><code>{_escaped(section.command)}</code></pre>" if section.command else "",
         "</section>",
     ]
     return "\n".join(part for part in parts if part)
@@ -193,6 +208,16 @@ def _picture(picture: Picture) -> str:
         f' src="data:image/png;base64,{content}"></div>'
         f"<figcaption>{_how_to_read(picture.how_to_read)}</figcaption></figure>"
     )
+
+
+def _links(links: Sequence[Link]) -> str:
+    if not links:
+        return ""
+    # A relative path with a colon would be read as another scheme.
+    anchors = " \N{MIDDLE DOT} ".join(
+        f'<a href="./{quote(link.target)}">{_escaped(link.text)}</a>' for link in links
+    )
+    return f"<p>{anchors}</p>"
 
 
 def _how_to_read(text: str) -> str:

@@ -54,6 +54,8 @@ figure { margin: 1rem 0; }
 /* On a phone a picture keeps a readable width and scrolls sideways. */
 img { display: block; max-width: 100%; min-width: 34rem; height: auto; background: #ffffff;
   border-radius: .4rem; }
+pre { overflow-x: auto; margin: .5rem 0; padding: .5rem .8rem; background: var(--page);
+  border-radius: .4rem; font-size: .9rem; }
 .how { color: var(--soft); font-size: .92rem; }
 @media print {
   body { max-width: none; padding: 0; }

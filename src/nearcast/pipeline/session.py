@@ -68,6 +68,9 @@ def _start(settings: SparkSettings) -> tuple[SparkSession, bool]:
     if "spark.pyspark.python" not in settings.conf:
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    if is_embedded(settings.master):
+        # Spark would look for a name and an address of this host, and warn when they differ.
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     from pyspark.errors import PySparkException
     from pyspark.sql import SparkSession
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import shutil
 import tempfile
 import uuid
@@ -51,14 +52,21 @@ def share_arrays(
     # A name of its own: Spark refuses a second file of the same name.
     mark = uuid.uuid4().hex[:12]
     folder = tempfile.mkdtemp(prefix="nearcast-shared-")
+    is_local = is_embedded(context.master or "")
+    files = {name: f"{mark}-{name}.npy" for name in arrays}
     try:
-        files = {name: f"{mark}-{name}.npy" for name in arrays}
         for name, array in arrays.items():
             np.save(Path(folder, files[name]), np.ascontiguousarray(array))
-        is_local = is_embedded(context.master or "")
         if not is_local:
             for file in files.values():
                 context.addFile(str(Path(folder, file)))
         yield SharedArrays(files, folder if is_local else None)
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        if is_local:
+            shutil.rmtree(folder, ignore_errors=True)
+        else:
+            # An executor that joins later still asks for every file that was ever added: let it
+            # find empty ones.
+            for file in files.values():
+                Path(folder, file).write_bytes(b"")
+            atexit.register(shutil.rmtree, folder, ignore_errors=True)

@@ -8,23 +8,43 @@ import numpy as np
 
 from nearcast.delay.connections import (
     ConnectionsCost,
+    ConnectionsTotals,
+    connections_cost,
     connections_problem,
-    drawn_client_weight,
-    evaluate_connections,
+    connections_totals,
+    draw_publishers,
+    drawn_weight,
 )
 from nearcast.delay.limits import delay_limits, nearest_leg_limit_ms
+from nearcast.delay.network import network_of
 from nearcast.delay.placement import (
     PlacementCost,
     broker_matrix,
     evaluate_placement,
     placement_problem,
 )
-from nearcast.delay.ratio import RatioCost, evaluate_ratio, ratio_problem
+from nearcast.delay.ratio import (
+    RatioCost,
+    RatioTotals,
+    ratio_cost,
+    ratio_problem,
+    ratio_totals,
+)
 from nearcast.delay.slots import count_by_slot, sum_by
 from nearcast.domain.plan import Model, Objective, Plan
 from nearcast.domain.scenario import FloatArray, IndexArray, Scenario
 
-__all__ = ["Assessment", "assess", "assess_homes", "limits_of"]
+__all__ = [
+    "Assessment",
+    "PlanTotals",
+    "assess",
+    "assess_homes",
+    "assess_totals",
+    "home_totals",
+    "limits_of",
+    "placement_totals",
+    "publisher_draws",
+]
 
 _DRAWN_TRIALS = 5
 """Trials of the 2020 paper (Sec. V)."""
@@ -49,20 +69,43 @@ class Assessment:
     warnings: list[str] = field(default_factory=list)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class ConnectionsPlanTotals:
+    """The sums of M1 over topics, for the expected and for the drawn publishers."""
+
+    expected: ConnectionsTotals
+    drawn: ConnectionsTotals
+    compute_used: FloatArray
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PlacementPlanTotals:
+    """The sums of M3 over topics."""
+
+    cost: PlacementCost
+    received: FloatArray
+    """Publishers that send to a server [server]."""
+    processed: FloatArray
+    """Those of them whose topic has a broker there [server]."""
+    compute_used: FloatArray
+
+
+PlanTotals = RatioTotals | ConnectionsPlanTotals | PlacementPlanTotals
+"""What the value of a plan is made of; those of two blocks of topics add up."""
+
+
 def assess(
     scenario: Scenario, plan: Plan, model: Model, objective: Objective = Objective.D1
 ) -> Assessment:
     """Return the value of a plan, also of one made under another model or by hand."""
     if model is Model.PLACEMENT:
-        return _assess_placement(scenario, plan, objective)
+        return assess_totals(scenario, plan.homes, placement_totals(scenario, plan), objective)
     return assess_homes(scenario, plan.homes, model)
 
 
 def assess_homes(scenario: Scenario, homes: IndexArray, model: Model) -> Assessment:
     """Return the value of homes under the two models in which they are the whole plan."""
-    if model is Model.CONNECTIONS:
-        return _assess_connections(scenario, homes)
-    return _assess_ratio(scenario, homes)
+    return assess_totals(scenario, homes, home_totals(scenario, homes, model, None))
 
 
 def limits_of(scenario: Scenario, model: Model) -> dict[str, float | None]:
@@ -78,17 +121,71 @@ def limits_of(scenario: Scenario, model: Model) -> dict[str, float | None]:
     return {"speed_ms": limits.speed_ms, "one_server_ms": limits.one_server_ms}
 
 
-def _assess_connections(scenario: Scenario, homes: IndexArray) -> Assessment:
+def publisher_draws(scenario: Scenario) -> FloatArray:
+    """Return what draws the publishers of the 2020 paper's trials [trial, topic]."""
+    members, rng = scenario.members, np.random.default_rng(scenario.settings.seed or 0)
+    roles = members.publishes, members.subscribes
+    return draw_publishers(members.topic, *roles, len(scenario.topics), rng, _DRAWN_TRIALS)
+
+
+def home_totals(
+    scenario: Scenario, homes: IndexArray, model: Model, draws: FloatArray | None
+) -> PlanTotals:
+    """Return the sums of homes over the topics of a scenario, or of a part of one.
+
+    `draws` are the `publisher_draws` of these topics; only the connections model needs them.
+    """
+    if model is Model.RATIO:
+        return ratio_totals(ratio_problem(scenario), homes)
     problem = connections_problem(scenario)
-    cost = evaluate_connections(problem, homes)
-    rng = np.random.default_rng(scenario.settings.seed or 0)
-    drawn = evaluate_connections(problem, homes, drawn_client_weight(problem, rng, _DRAWN_TRIALS))
+    drawn = drawn_weight(problem, publisher_draws(scenario) if draws is None else draws)
+    return ConnectionsPlanTotals(
+        expected=connections_totals(problem, homes),
+        drawn=connections_totals(problem, homes, drawn),
+        compute_used=_compute_used(scenario, homes),
+    )
+
+
+def placement_totals(scenario: Scenario, plan: Plan) -> PlacementPlanTotals:
+    """Return the sums of a plan of M3 over the topics of a scenario, or of a part of one."""
+    problem, servers = placement_problem(scenario), len(scenario.servers)
+    rows = plan.brokers.on_edge
+    brokers = broker_matrix(problem, plan.brokers.topic[rows], plan.brokers.server[rows])
+    sends = np.flatnonzero(scenario.members.publishes)
+    at, topic = plan.publish[sends], scenario.members.topic[sends]
+    local = brokers[topic, at]
+    return PlacementPlanTotals(
+        cost=evaluate_placement(problem, plan.homes, plan.publish, brokers),
+        received=sum_by(at, np.ones(len(at)), servers),
+        processed=sum_by(at, local, servers),
+        compute_used=sum_by(at, local * scenario.topics.spool[topic], servers),
+    )
+
+
+def assess_totals(
+    scenario: Scenario, homes: IndexArray, totals: PlanTotals, objective: Objective = Objective.D1
+) -> Assessment:
+    """Return the value of a plan from its homes and its sums over all topics."""
+    if isinstance(totals, PlacementPlanTotals):
+        return _assess_placement(scenario, homes, totals, objective)
+    if isinstance(totals, ConnectionsPlanTotals):
+        return _assess_connections(scenario, homes, totals)
+    return _assess_ratio(scenario, homes, totals)
+
+
+def _assess_connections(
+    scenario: Scenario, homes: IndexArray, totals: ConnectionsPlanTotals
+) -> Assessment:
+    servers = scenario.servers
+    given = network_of(scenario), servers.storage, servers.client_limit, scenario.settings.beta_ms
+    cost = connections_cost(totals.expected, homes, *given)
+    drawn = connections_cost(totals.drawn, homes, *given)
     metrics = {"Y": cost.y_ms, "Y1": cost.y1, "Y2": cost.y2, "Y3": cost.y3_km}
     return Assessment(
         cost=cost.y_ms,
         metrics={**metrics, "Y_drawn": drawn.y_ms},
         storage_used=cost.storage_used,
-        compute_used=_compute_used(scenario, homes),
+        compute_used=totals.compute_used,
         local_share=1.0 - cost.delegated_share,
         clients=cost.clients,
         detail=cost,
@@ -98,32 +195,26 @@ def _assess_connections(scenario: Scenario, homes: IndexArray) -> Assessment:
     )
 
 
-def _assess_ratio(scenario: Scenario, homes: IndexArray) -> Assessment:
-    cost = evaluate_ratio(ratio_problem(scenario), homes)
-    servers = len(scenario.servers)
+def _assess_ratio(scenario: Scenario, homes: IndexArray, totals: RatioTotals) -> Assessment:
+    servers = scenario.servers
+    cost = ratio_cost(totals, servers.storage, servers.compute, scenario.settings.cloud_ms)
+    overloaded = int(np.sum(cost.local_share < 1 - _ROUNDING))
     return Assessment(
         cost=cost.y_ms,
         metrics={"Y": cost.y_ms, "Y1": cost.y1_ms, "Y2": cost.y2_ms},
         storage_used=cost.storage_used,
         compute_used=cost.compute_used,
         local_share=cost.local_share,
-        clients=sum_by(homes, np.ones(len(homes)), servers),
+        clients=sum_by(homes, np.ones(len(homes)), len(servers)),
         detail=cost,
-        warnings=_overload_warning(int(np.sum(cost.local_share < 1 - _ROUNDING)), servers),
+        warnings=_overload_warning(overloaded, len(servers)),
     )
 
 
-def _assess_placement(scenario: Scenario, plan: Plan, objective: Objective) -> Assessment:
-    problem = placement_problem(scenario)
-    rows = plan.brokers.on_edge
-    brokers = broker_matrix(problem, plan.brokers.topic[rows], plan.brokers.server[rows])
-    cost = evaluate_placement(problem, plan.homes, plan.publish, brokers)
-    servers = len(scenario.servers)
-    sends = np.flatnonzero(scenario.members.publishes)
-    at, topic = plan.publish[sends], scenario.members.topic[sends]
-    local = brokers[topic, at]
-    received = sum_by(at, np.ones(len(at)), servers)
-    share = sum_by(at, local, servers) / np.maximum(received, 1.0)
+def _assess_placement(
+    scenario: Scenario, homes: IndexArray, totals: PlacementPlanTotals, objective: Objective
+) -> Assessment:
+    cost, servers = totals.cost, len(scenario.servers)
     over = np.flatnonzero(cost.storage_used > scenario.servers.storage * (1 + _ROUNDING))
     warnings = [
         f"server {scenario.servers.ids[int(server)].as_py()} holds spools of "
@@ -131,12 +222,14 @@ def _assess_placement(scenario: Scenario, plan: Plan, objective: Objective) -> A
         "the placement model does not allow that"
         for server in over[:3]
     ]
-    if not local.all():
+    sending, processed = int(totals.received.sum()), int(totals.processed.sum())
+    if processed < sending:
         warnings.append(
-            f"{int(np.sum(~local))} of {len(local)} publishers go through the cloud: "
+            f"{sending - processed} of {sending} publishers go through the cloud: "
             "no broker is placed where they send"
         )
     count = max(cost.pairs, 1)
+    share = totals.processed / np.maximum(totals.received, 1.0)
     return Assessment(
         cost=cost.value(objective),
         metrics={
@@ -147,9 +240,9 @@ def _assess_placement(scenario: Scenario, plan: Plan, objective: Objective) -> A
             "pairs": float(cost.pairs),
         },
         storage_used=cost.storage_used,
-        compute_used=sum_by(at, local * scenario.topics.spool[topic], servers),
-        local_share=np.where(received > 0, share, 1.0),
-        clients=sum_by(plan.homes, np.ones(len(plan.homes)), servers),
+        compute_used=totals.compute_used,
+        local_share=np.where(totals.received > 0, share, 1.0),
+        clients=sum_by(homes, np.ones(len(homes)), servers),
         detail=cost,
         warnings=warnings,
     )

@@ -23,7 +23,7 @@ from nearcast.planning.searches import (
     search_ratio_plan,
 )
 
-__all__ = ["Optimised", "search_plan"]
+__all__ = ["Optimised", "best_start", "prove", "search_plan"]
 
 _MOST_CLIENTS_FOR_ALL_STARTS = 50_000
 """Above this the search's own starts are as good and much sooner there."""
@@ -43,27 +43,31 @@ class Optimised:
             # So that whoever watches sees the gap close while the search goes on.
             bound_ms = quick_bound(scenario, request.model, request.objective)
             request.on_progress(Progress("search", 0.0, bound=bound_ms))
-        decision = search_plan(scenario, request)
-        cost = float(decision.search["cost"])
-        try:
-            bound = proven_bound(
-                scenario,
-                request.model,
-                request.objective,
-                limit_s=request.bound_limit_s,
-                upper_cost=cost,
-                on_progress=request.on_progress,
-            )
-        except KeyboardInterrupt:
-            # Ctrl-C gives the bound up, not the plan.
-            return decision
-        proved = cost - bound.value <= _PROVED * max(abs(cost), 1.0)
-        return replace(
-            decision,
-            status=PlanStatus.OPTIMAL if proved else PlanStatus.FEASIBLE,
-            bound=bound.value,
-            search={**decision.search, "bound_seconds": bound.seconds},
+        return prove(scenario, request, search_plan(scenario, request))
+
+
+def prove(scenario: Scenario, request: PlanRequest, decision: Decision) -> Decision:
+    """Return the decision of a search with a proven bound."""
+    cost = float(decision.search["cost"])
+    try:
+        bound = proven_bound(
+            scenario,
+            request.model,
+            request.objective,
+            limit_s=request.bound_limit_s,
+            upper_cost=cost,
+            on_progress=request.on_progress,
         )
+    except KeyboardInterrupt:
+        # Ctrl-C gives the bound up, not the plan.
+        return decision
+    proved = cost - bound.value <= _PROVED * max(abs(cost), 1.0)
+    return replace(
+        decision,
+        status=PlanStatus.OPTIMAL if proved else PlanStatus.FEASIBLE,
+        bound=bound.value,
+        search={**decision.search, "bound_seconds": bound.seconds},
+    )
 
 
 def search_plan(scenario: Scenario, request: PlanRequest) -> Decision:
@@ -78,13 +82,13 @@ def search_plan(scenario: Scenario, request: PlanRequest) -> Decision:
         return replan(scenario, request, request.start)
     if request.model is Model.PLACEMENT:
         return search_placement_plan(scenario, request)
-    start = _best_start(scenario, request)
+    start = best_start(scenario, request)
     if request.model is Model.CONNECTIONS:
         return search_connections_plan(scenario, request, start)
     return search_ratio_plan(scenario, request, start)
 
 
-def _best_start(scenario: Scenario, request: PlanRequest) -> IndexArray:
+def best_start(scenario: Scenario, request: PlanRequest) -> IndexArray:
     """Return the best of the published plans: the search never ends above it."""
     nearest = nearest_homes(scenario)
     if len(scenario.clients) > _MOST_CLIENTS_FOR_ALL_STARTS:

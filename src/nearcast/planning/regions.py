@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from nearcast.domain.scenario import FloatArray, IndexArray, OffsetArray, Scenario
+from nearcast.domain.scenario import FloatArray, IndexArray, OffsetArray, Scenario, Servers
 from nearcast.geo.distance import distance_km, nearest
 
-__all__ = ["Regions", "divide_into_regions"]
+__all__ = ["RegionCentres", "Regions", "divide_into_regions", "find_centres"]
 
 _FEWEST_STARTS, _MOST_STARTS = 4, 20
 _SERVERS_STARTED = 4_000
@@ -34,6 +34,30 @@ class Regions:
         return len(self.start) - 1
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class RegionCentres:
+    """Groups of servers and where their middles are; all it takes to find a client's region."""
+
+    server_region: IndexArray
+    x_km: FloatArray
+    y_km: FloatArray
+
+    def nearest(self, x_km: FloatArray, y_km: FloatArray) -> IndexArray:
+        """Return the region of each place: the one with the nearest centre."""
+        _, found = nearest(x_km, y_km, self.x_km, self.y_km, 1)
+        return np.ascontiguousarray(found[:, 0])
+
+    def regions(self, client_region: IndexArray) -> Regions:
+        """Return the regions, given those of all clients."""
+        size = np.bincount(self.server_region)
+        return Regions(
+            server_region=self.server_region,
+            client_region=client_region,
+            start=np.concatenate([[0], np.cumsum(size)]).astype(np.int64),
+            servers=np.argsort(self.server_region, kind="stable").astype(np.int32),
+        )
+
+
 def divide_into_regions(scenario: Scenario, count: int, seed: int) -> Regions:
     """Return `count` regions (fewer if there are fewer server places), the same for a seed.
 
@@ -41,7 +65,12 @@ def divide_into_regions(scenario: Scenario, count: int, seed: int) -> Regions:
     positions; a client belongs to the region with the nearest centre. Measured delays do not
     matter here: a centre has a position only.
     """
-    servers, clients = scenario.servers, scenario.clients
+    centres = find_centres(scenario.servers, count, seed)
+    return centres.regions(centres.nearest(scenario.clients.x_km, scenario.clients.y_km))
+
+
+def find_centres(servers: Servers, count: int, seed: int) -> RegionCentres:
+    """Return the groups of `divide_into_regions` and their centres."""
     place_km = np.column_stack([servers.x_km, servers.y_km])
     cluster = _k_means(place_km, min(count, len(servers)), np.random.default_rng(seed))
     # Number the clusters by their lowest server, and drop those that stayed empty.
@@ -50,14 +79,10 @@ def divide_into_regions(scenario: Scenario, count: int, seed: int) -> Regions:
     rank[np.argsort(first)] = np.arange(len(first), dtype=np.int32)
     server_region = rank[compact]
     size = np.bincount(server_region)
-    centre_x = np.bincount(server_region, servers.x_km) / size
-    centre_y = np.bincount(server_region, servers.y_km) / size
-    _, found = nearest(clients.x_km, clients.y_km, centre_x, centre_y, 1)
-    return Regions(
+    return RegionCentres(
         server_region=server_region,
-        client_region=np.ascontiguousarray(found[:, 0]),
-        start=np.concatenate([[0], np.cumsum(size)]).astype(np.int64),
-        servers=np.argsort(server_region, kind="stable").astype(np.int32),
+        x_km=np.bincount(server_region, servers.x_km) / size,
+        y_km=np.bincount(server_region, servers.y_km) / size,
     )
 
 

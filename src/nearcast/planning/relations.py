@@ -2,21 +2,41 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
 
 from nearcast.domain.scenario import FloatArray, IndexArray, OffsetArray, Scenario
+from nearcast.errors import PlanningError
+from nearcast.planning.relation_blocks import (
+    Arrays,
+    RankedBlock,
+    count_block,
+    rebuild_block,
+    score_block,
+)
+from nearcast.planning.relation_factors import dense_factors, strongest_factors
 
-__all__ = ["RelationKind", "Relations", "no_relations", "relate_clients"]
+__all__ = [
+    "DEFAULT_RANK",
+    "RelationKind",
+    "RelationWork",
+    "Relations",
+    "choose_kind",
+    "no_relations",
+    "prepare_relations",
+    "prepare_scores",
+    "relate_clients",
+]
 
+DEFAULT_RANK = 32
+"""Factors of a scenario that is too large for all of them."""
 _MOST_FACTORISED_CLIENTS = 3_000
 _MOST_FACTORISED_RANK = 1_000
-_KEPT_OF_RANK = 0.8
-_ROUND_TO = 9
-"""Decimals of a reconstructed score: what differs less is a tie."""
 _CLIENTS_PER_BLOCK = 512
 _MOST_PAIRS = 200_000_000
 """Pairs (client, member of a topic of it) to look at in all."""
@@ -29,6 +49,8 @@ class RelationKind(StrEnum):
     """Number of shared topics, Z itself."""
     FACTORISED = "factorised"
     """Z rebuilt from the larger part of its factors."""
+    ALS = "als"
+    """Product of implicit factors by alternating least squares; in the pipeline only."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -44,6 +66,38 @@ class Relations:
     """A topic's members with the lowest indices that were looked at."""
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class RelationWork:
+    """Relations ready to be computed, block of clients by block of clients."""
+
+    kind: RelationKind
+    arrays: Arrays
+    """What any block reads."""
+    rank: Callable[[Arrays, int, int], RankedBlock]
+    """Gives the relations of clients begin:end from the arrays."""
+    effort: OffsetArray
+    """Others that a client is compared with, repeats and itself included."""
+    partners_per_topic: int
+    clients_per_block: int | None = None
+    """Only blocks of this size give the same to the last digit; None: any blocks do."""
+    topics_cut: int = 0
+    """Topics that have more members than are looked at."""
+    pairs_cut: int = 0
+    """Pairs (client, other member of a topic of it) that are not looked at."""
+
+    def join(self, blocks: Iterable[RankedBlock]) -> Relations:
+        """Return the relations of all clients from those of all blocks, in order."""
+        whole, *more = blocks
+        if more:
+            count = np.concatenate([np.diff(block.start) for block in (whole, *more)])
+            whole = RankedBlock(
+                start=np.concatenate([[0], np.cumsum(count)]).astype(np.int64),
+                others=np.concatenate([whole.others, *(block.others for block in more)]),
+                score=np.concatenate([whole.score, *(block.score for block in more)]),
+            )
+        return Relations(self.kind, *whole, self.partners_per_topic)
+
+
 def no_relations(client_count: int) -> Relations:
     """Return relations in which nobody is related."""
     return Relations(
@@ -55,56 +109,119 @@ def no_relations(client_count: int) -> Relations:
     )
 
 
-def relate_clients(scenario: Scenario, most: int, kind: RelationKind | None = None) -> Relations:
+def relate_clients(
+    scenario: Scenario, most: int, kind: RelationKind | None = None, rank: int = DEFAULT_RANK
+) -> Relations:
     """Return the `most` (M') strongest relations of each client; clients without any have none.
 
     Without a `kind`, scenarios up to some thousand clients are factorised as in the paper, larger
-    ones counted.
+    ones counted. A larger one that is to be factorised keeps `rank` factors only.
 
     Deviation: Z counts common memberships as in 2021 for the 2020 model too, whose paper counts
     common publications; the same where all members publish.
     """
     clients = len(scenario.clients)
-    if kind is None:
-        rank = min(clients, len(scenario.topics))
-        small = clients <= _MOST_FACTORISED_CLIENTS and rank <= _MOST_FACTORISED_RANK
-        kind = RelationKind.FACTORISED if small else RelationKind.COUNTS
     if most < 1 or not len(scenario.members):
         return no_relations(clients)
-    return _factorise(scenario, most) if kind is RelationKind.FACTORISED else _count(scenario, most)
+    work = prepare_relations(scenario, most, kind, rank)
+    step = work.clients_per_block or clients
+    return work.join(
+        work.rank(work.arrays, begin, min(begin + step, clients))
+        for begin in range(0, clients, step)
+    )
 
 
-def _count(scenario: Scenario, most: int) -> Relations:
-    """Return relations by shared topics.
+def choose_kind(scenario: Scenario) -> RelationKind:
+    """Return the kind of a scenario for which none is given."""
+    return RelationKind.FACTORISED if _is_small(scenario) else RelationKind.COUNTS
+
+
+def prepare_relations(
+    scenario: Scenario, most: int, kind: RelationKind | None = None, rank: int = DEFAULT_RANK
+) -> RelationWork:
+    """Return the work of `relate_clients`; there must be members.
+
+    Raises
+    ------
+    PlanningError
+        For relations by alternating least squares, whose factors only the pipeline has.
+    """
+    kind = kind or choose_kind(scenario)
+    if kind is RelationKind.ALS:
+        raise PlanningError("relations of kind als need Spark; run `nearcast pipeline relations`")
+    if kind is RelationKind.COUNTS:
+        return _prepare(scenario, most, kind, {}, count_block)
+    if not _is_small(scenario):
+        return prepare_scores(scenario, most, kind, strongest_factors(scenario, rank))
+    clients = len(scenario.clients)
+    return RelationWork(
+        kind=kind,
+        arrays={"factors": dense_factors(scenario)},
+        rank=partial(rebuild_block, most=most),
+        effort=np.full(clients, clients, dtype=np.int64),
+        # Products of another shape may differ in the last digits.
+        clients_per_block=_CLIENTS_PER_BLOCK,
+        partners_per_topic=int(np.bincount(scenario.members.topic).max()),
+    )
+
+
+def prepare_scores(
+    scenario: Scenario, most: int, kind: RelationKind, factors: FloatArray
+) -> RelationWork:
+    """Return the work of scoring by client factors.
+
+    Deviation: only clients that share a topic are compared, all pairs would be too many.
+    """
+    return _prepare(scenario, most, kind, {"factors": factors}, score_block)
+
+
+def _is_small(scenario: Scenario) -> bool:
+    clients = len(scenario.clients)
+    rank = min(clients, len(scenario.topics))
+    return clients <= _MOST_FACTORISED_CLIENTS and rank <= _MOST_FACTORISED_RANK
+
+
+def _prepare(
+    scenario: Scenario,
+    most: int,
+    kind: RelationKind,
+    arrays: Arrays,
+    rank: Callable[..., RankedBlock],
+) -> RelationWork:
+    """Return the work of ranking those who share topics.
 
     Deviation: where all pairs would be too many, only the members of a topic with the lowest
     indices are partners. Ties go to the lowest index anyway, so this loses only pairs that
     share several large topics.
     """
-    from nearcast.planning.relations_kernels import count_partners
+    from scipy.sparse import csr_array
 
     members, clients, topics = scenario.members, len(scenario.clients), len(scenario.topics)
-    topic_start = members.topic_start(topics)
-    client_start, rows = members.rows_by_client(clients)
-    size = np.diff(topic_start)
+    size = np.bincount(members.topic, minlength=topics)
     limit = max(_partners_within(size, _MOST_PAIRS), min(most + 1, int(size.max())))
-    # At most so many partners: without repeats, and never more than `most`.
-    room = np.bincount(members.client, (np.minimum(size, limit))[members.topic], clients)
-    capacity = int(np.minimum(room, most).sum())
-    start = np.zeros(clients + 1, dtype=np.int64)
-    others, score = np.empty(capacity, np.int32), np.empty(capacity, np.float32)
-    count_partners(
-        client_start,
-        members.topic[rows],
-        topic_start,
-        members.client[np.lexsort((members.client, members.topic))],
-        limit,
-        most,
-        start,
-        others,
-        score,
+    cut = size[size > limit]
+    nothing = np.empty(len(members), dtype=np.int8)
+    by_topic = csr_array((nothing, members.client, members.topic_start(topics)), (topics, clients))
+    # To columns and back: both ways around, each in ascending order.
+    by_client = by_topic.tocsc()
+    by_topic = by_client.tocsr()
+    reach = np.bincount(members.client, np.minimum(size, limit)[members.topic], clients)
+    return RelationWork(
+        kind=kind,
+        arrays={
+            "client_start": by_client.indptr,
+            "client_topic": by_client.indices,
+            "topic_start": by_topic.indptr,
+            "topic_client": by_topic.indices,
+            "reach": reach.astype(np.int64),
+            **arrays,
+        },
+        rank=partial(rank, most=most, limit=limit),
+        effort=reach.astype(np.int64),
+        partners_per_topic=limit,
+        topics_cut=len(cut),
+        pairs_cut=int(((cut - limit) * (cut - 1)).sum()),
     )
-    return Relations(RelationKind.COUNTS, start, others[: start[-1]], score[: start[-1]], limit)
 
 
 def _partners_within(size: OffsetArray, most_pairs: int) -> int:
@@ -115,55 +232,3 @@ def _partners_within(size: OffsetArray, most_pairs: int) -> int:
         fits = int((size * np.minimum(size, middle)).sum()) <= most_pairs
         low, high = (middle, high) if fits else (low, middle - 1)
     return low
-
-
-def _factorise(scenario: Scenario, most: int) -> Relations:
-    """Return relations by the scores of a truncated singular value decomposition of Z.
-
-    Z = M^T M for the 0/1 membership matrix M = U S V^T, so Z = V S^2 V^T: the factors of Z come
-    from M, and the scores are rebuilt block by block, never as a whole Z.
-    """
-    clients = len(scenario.clients)
-    factors = _client_factors(scenario)
-    start = np.zeros(clients + 1, dtype=np.int64)
-    others, scores = [], []
-    for begin in range(0, clients, _CLIENTS_PER_BLOCK):
-        end = min(begin + _CLIENTS_PER_BLOCK, clients)
-        block = np.round(factors[begin:end] @ factors.T, _ROUND_TO)
-        own = np.arange(end - begin)
-        block[own, own + begin] = 0.0
-        order = np.argsort(-block, axis=1, kind="stable")[:, :most]
-        value = np.take_along_axis(block, order, axis=1)
-        related = value > 0
-        start[begin + 1 : end + 1] = related.sum(axis=1)
-        others.append(order[related].astype(np.int32))
-        scores.append(value[related].astype(np.float32))
-    return Relations(
-        kind=RelationKind.FACTORISED,
-        start=np.cumsum(start),
-        others=np.concatenate(others),
-        score=np.concatenate(scores),
-        partners_per_topic=int(np.bincount(scenario.members.topic).max()),
-    )
-
-
-def _client_factors(scenario: Scenario) -> FloatArray:
-    """Return V S [client, factor] of the membership matrix, the smallest factors left out.
-
-    The eigenvectors of M M^T are U and V S = M^T U, which is quicker than decomposing M itself;
-    with fewer clients than topics, V are those of the (then small) M^T M. Factors as strong as the weakest one kept are kept too: the kept space would depend on the
-    linear algebra library otherwise.
-    """
-    members = scenario.members
-    membership = np.zeros((len(scenario.topics), len(scenario.clients)))
-    membership[members.topic, members.client] = 1.0
-    by_topic = len(membership) <= membership.shape[1]
-    square, vector = np.linalg.eigh(
-        membership @ membership.T if by_topic else membership.T @ membership
-    )
-    rank = int(np.count_nonzero(square > 1e-9 * square[-1]))
-    weakest = square[-max(round(_KEPT_OF_RANK * rank), 1)]
-    kept = square > weakest * (1 - 1e-9)
-    vector = vector[:, kept]
-    factors: FloatArray = membership.T @ vector if by_topic else vector * np.sqrt(square[kept])
-    return factors

@@ -56,7 +56,7 @@ def _replan_ratio(
     scenario: Scenario, request: PlanRequest, start: PlanInForce, homes: IndexArray
 ) -> Decision:
     from nearcast.planning.ratio.replan import replan_ratio
-    from nearcast.planning.ratio.search import SearchParams
+    from nearcast.planning.ratio.search_params import SearchParams
 
     result = replan_ratio(
         ratio_problem(scenario),

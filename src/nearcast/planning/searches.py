@@ -52,7 +52,8 @@ def load_compiled(model: Model) -> None:
 
 def search_ratio_plan(scenario: Scenario, request: PlanRequest, start: IndexArray) -> Decision:
     """Search homes of M2 from a plan that is never made worse."""
-    from nearcast.planning.ratio.search import SearchParams, search_ratio
+    from nearcast.planning.ratio.search import search_ratio
+    from nearcast.planning.ratio.search_params import SearchParams
 
     result = search_ratio(
         ratio_problem(scenario),

@@ -19,7 +19,15 @@ from nearcast.planning.registry import find_method
 from nearcast.planning.request import Decision, PlanRequest
 from nearcast.planning.stopping import Stopwatch
 
-__all__ = ["PlanOutcome", "best_bound", "complete", "gap_to", "make_plan", "plan_of_homes"]
+__all__ = [
+    "PlanOutcome",
+    "best_bound",
+    "complete",
+    "gap_to",
+    "make_plan",
+    "plan_of_homes",
+    "report_plan",
+]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -55,7 +63,26 @@ def make_plan(
     method = find_method(request.method, request.model)
     watch = Stopwatch()
     decision = method.plan(scenario, request)
-    seconds = watch.seconds()
+    return report_plan(
+        scenario,
+        request,
+        decision,
+        watch.seconds(),
+        known_bound=known_bound,
+        known_limits=known_limits,
+    )
+
+
+def report_plan(
+    scenario: Scenario,
+    request: PlanRequest,
+    decision: Decision,
+    seconds: float,
+    *,
+    known_bound: float | None = None,
+    known_limits: dict[str, float | None] | None = None,
+) -> PlanOutcome:
+    """Complete a method's decision and say how good it is; see `make_plan`."""
     plan, value = complete(scenario, request, decision)
     bound = best_bound(decision.bound, known_bound)
     if bound is None:

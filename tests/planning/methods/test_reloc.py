@@ -139,7 +139,7 @@ def reference_2020(
 
 
 @pytest.mark.parametrize("cooperate", [True, False])
-@pytest.mark.parametrize("kind", list(RelationKind))
+@pytest.mark.parametrize("kind", [RelationKind.COUNTS, RelationKind.FACTORISED])
 @pytest.mark.parametrize("tightness", [0.3, 1.0, 3.0])
 def test_homes_equal_the_transcription_of_algorithm_1_of_2021(
     make_scenario: MakeScenario, tightness: float, kind: RelationKind, cooperate: bool

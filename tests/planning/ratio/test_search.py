@@ -21,7 +21,8 @@ from nearcast.domain.scenario import (
     Topics,
 )
 from nearcast.errors import ConfigError
-from nearcast.planning.ratio.search import SearchParams, default_iterations, search_ratio
+from nearcast.planning.ratio.search import default_iterations, search_ratio
+from nearcast.planning.ratio.search_params import SearchParams
 from nearcast.planning.ratio.starts import centre_homes
 from nearcast.planning.request import Progress
 

@@ -11,7 +11,8 @@ from nearcast.delay.ratio import RatioProblem, evaluate_ratio, ratio_problem
 from nearcast.domain.generators.reloc2021 import Reloc2021, generate_reloc2021
 from nearcast.domain.scenario import IndexArray
 from nearcast.planning.ratio.replan import replan_ratio
-from nearcast.planning.ratio.search import SearchParams, search_ratio
+from nearcast.planning.ratio.search import search_ratio
+from nearcast.planning.ratio.search_params import SearchParams
 
 
 @pytest.fixture(scope="module")

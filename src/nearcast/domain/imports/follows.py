@@ -21,7 +21,14 @@ from nearcast.domain.imports.sources import codes_of, plain_ids, read_bytes
 from nearcast.domain.scenario import Clients, Members, Scenario, ScenarioSettings, Topics
 from nearcast.errors import ConfigError, ScenarioError
 
-__all__ = ["FollowsParams", "import_follows"]
+__all__ = [
+    "FollowsGraph",
+    "FollowsParams",
+    "fail_without_topics",
+    "follows_scenario",
+    "graph_of",
+    "import_follows",
+]
 
 _Codes = npt.NDArray[np.int64]
 
@@ -89,7 +96,7 @@ class FollowsParams:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Graph:
+class FollowsGraph:
     """Edges without repeats, grouped by follower; nodes are numbered by first appearance."""
 
     names: pa.Array
@@ -110,9 +117,20 @@ def import_follows(path: Path, parameters: FollowsParams, seed: int) -> Scenario
         When the file is missing, not text, has a row of one column (rows are lines here,
         comments counted), or holds no follower that passes the filters.
     """
+    graph = graph_of(*_read_edges(path))
+    return follows_scenario(graph, parameters, seed, str(path))
+
+
+def follows_scenario(
+    graph: FollowsGraph, parameters: FollowsParams, seed: int, file: str
+) -> Scenario:
+    """Return the scenario of a graph.
+
+    Followers that do not pass the filters of size may be missing: they change nothing. `file`
+    names the scenario and the errors.
+    """
     rng = np.random.default_rng(seed)
-    graph = _read_graph(path)
-    topic, node, chosen, skipped = _choose_topics(graph, parameters, rng, str(path))
+    topic, node, chosen, skipped = _choose_topics(graph, parameters, rng, file)
     kept, first_row, client = np.unique(node, return_index=True, return_inverse=True)
     # Clients in the order in which the topics name them.
     order = np.argsort(first_row)
@@ -126,7 +144,7 @@ def import_follows(path: Path, parameters: FollowsParams, seed: int) -> Scenario
     load = max(1.0, count / side**2 / _TOPICS_PER_SERVER_2021)
     return Scenario(
         settings=ScenarioSettings(
-            name=path.name.split(".")[0],
+            name=Path(file).name.split(".")[0],
             width_km=parameters.field_km,
             height_km=parameters.field_km,
             seed=seed,
@@ -165,8 +183,8 @@ def import_follows(path: Path, parameters: FollowsParams, seed: int) -> Scenario
     )
 
 
-def _read_graph(path: Path) -> _Graph:
-    follower_text, followee_text = _read_edges(path)
+def graph_of(follower_text: pa.Array, followee_text: pa.Array) -> FollowsGraph:
+    """Return the graph of edges in the order of their file, self-loops and repeats among them."""
     rows = len(follower_text)
     differ = pc.not_equal(follower_text, followee_text)
     follower_text, followee_text = follower_text.filter(differ), followee_text.filter(differ)
@@ -183,7 +201,7 @@ def _read_graph(path: Path) -> _Graph:
         "edges": len(keep),
         "followers": len(np.unique(follower)),
     }
-    return _Graph(names, follower[keep], followee[keep], counts)
+    return FollowsGraph(names, follower[keep], followee[keep], counts)
 
 
 def _read_edges(path: Path) -> tuple[pa.Array, pa.Array]:
@@ -221,7 +239,7 @@ def _lines_of(data: bytes) -> pa.Array:
 
 
 def _choose_topics(
-    graph: _Graph, parameters: FollowsParams, rng: np.random.Generator, file: str
+    graph: FollowsGraph, parameters: FollowsParams, rng: np.random.Generator, file: str
 ) -> tuple[_Codes, _Codes, _Codes, int]:
     """Return (topic, node) of each member row, the followers chosen, and how many were skipped."""
     followers, start = np.unique(graph.follower, return_index=True)
@@ -229,7 +247,8 @@ def _choose_topics(
     size = np.diff(start) + 1
     passes = np.flatnonzero((size >= parameters.min_members) & (size <= parameters.max_members))
     if not len(passes):
-        _fail_without_topics(size, parameters, file)
+        limits = (int(size.min()), int(size.max())) if len(size) else None
+        fail_without_topics(limits, parameters, file)
     candidates = rng.permutation(passes) if parameters.sample else passes
     chosen, skipped = _within_client_limit(graph, parameters, candidates, followers, start)
     if parameters.topics is not None and len(chosen) < parameters.topics:
@@ -251,7 +270,7 @@ def _choose_topics(
 
 
 def _within_client_limit(
-    graph: _Graph,
+    graph: FollowsGraph,
     parameters: FollowsParams,
     candidates: _Codes,
     followers: _Codes,
@@ -278,10 +297,13 @@ def _within_client_limit(
     return np.array(chosen, dtype=np.int64), skipped
 
 
-def _fail_without_topics(size: _Codes, parameters: FollowsParams, file: str) -> NoReturn:
-    if not len(size):
+def fail_without_topics(
+    sizes: tuple[int, int] | None, parameters: FollowsParams, file: str
+) -> NoReturn:
+    """Raise the error that none of followers of these sizes passes; None: there are none."""
+    if sizes is None:
         raise ScenarioError("every edge goes from a client to itself", file=file)
-    largest, smallest = int(size.max()), int(size.min())
+    smallest, largest = sizes
     option = "min members" if largest < parameters.min_members else "max members"
     raise ScenarioError(
         f"no follower has {parameters.min_members} to {parameters.max_members} members; they "

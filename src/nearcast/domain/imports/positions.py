@@ -12,10 +12,24 @@ from nearcast.domain.imports.sources import SourceTable, codes_of, plain_ids
 from nearcast.domain.scenario import FloatArray, ScenarioSettings
 from nearcast.geo.projection import LARGEST_REACH_KM, LocalProjection, projection_around
 
-__all__ = ["Plane", "place_on_plane", "read_ids"]
+__all__ = [
+    "LATITUDE",
+    "LONGITUDE",
+    "X_KM",
+    "Y_KM",
+    "Plane",
+    "check_reach",
+    "has_km",
+    "place_on_plane",
+    "read_degrees",
+    "read_ids",
+    "read_km",
+]
 
-_LATITUDE = ("latitude", "lat")
-_LONGITUDE = ("longitude", "lon", "lng", "long")
+X_KM = ("x_km",)
+Y_KM = ("y_km",)
+LATITUDE = ("latitude", "lat")
+LONGITUDE = ("longitude", "lon", "lng", "long")
 _SMALLEST_FIELD_KM = 0.001
 
 
@@ -76,21 +90,25 @@ def place_on_plane(sources: Sequence[SourceTable]) -> Plane:
         When a file has neither or not what the others have, a cell is no position, or a
         position is so far from the others that a plane does not hold them.
     """
-    in_km = [_has_km(source) for source in sources]
-    if all(in_km):
-        return Plane(None, [_read_pair(source, ("x_km",), ("y_km",)) for source in sources])
-    degrees = [_read_degrees(source) for source in sources]
+    if all(has_km(source) for source in sources):
+        return Plane(None, [read_km(source) for source in sources])
+    degrees = [read_degrees(source) for source in sources]
     projection = projection_around(*np.vstack(degrees).T)
     for source, part in zip(sources, degrees, strict=True):
-        reach_km = projection.reach_km(*part.T)
-        row = int(np.argmax(reach_km))
-        if reach_km[row] > LARGEST_REACH_KM:
-            source.fail(
-                f"({part[row, 0]:g}, {part[row, 1]:g}) is {reach_km[row]:,.0f} km from the middle "
-                f"of the positions; a plane holds only {LARGEST_REACH_KM:g} km around it",
-                row,
-            )
+        check_reach(source, part, projection)
     return Plane(projection, [np.column_stack(projection.to_plane(*part.T)) for part in degrees])
+
+
+def check_reach(source: SourceTable, degrees: FloatArray, projection: LocalProjection) -> None:
+    """Raise an error where a position is too far from the projection's centre."""
+    reach_km = projection.reach_km(*degrees.T)
+    row = int(np.argmax(reach_km))
+    if reach_km[row] > LARGEST_REACH_KM:
+        source.fail(
+            f"({degrees[row, 0]:g}, {degrees[row, 1]:g}) is {reach_km[row]:,.0f} km from the "
+            f"middle of the positions; a plane holds only {LARGEST_REACH_KM:g} km around it",
+            row,
+        )
 
 
 def read_ids(source: SourceTable, names: Sequence[str], option: str | None) -> pa.Array:
@@ -108,12 +126,19 @@ def read_ids(source: SourceTable, names: Sequence[str], option: str | None) -> p
     return plain_ids(texts)
 
 
-def _has_km(source: SourceTable) -> bool:
-    return source.find(("x_km",)) is not None and source.find(("y_km",)) is not None
+def has_km(source: SourceTable) -> bool:
+    """Return whether a file has positions in km; else they must be in degrees."""
+    return source.find(X_KM) is not None and source.find(Y_KM) is not None
 
 
-def _read_degrees(source: SourceTable) -> FloatArray:
-    return _read_pair(source, _LATITUDE, _LONGITUDE, 90.0, 180.0)
+def read_km(source: SourceTable) -> FloatArray:
+    """Return x_km and y_km of each row."""
+    return _read_pair(source, X_KM, Y_KM)
+
+
+def read_degrees(source: SourceTable) -> FloatArray:
+    """Return latitude and longitude of each row."""
+    return _read_pair(source, LATITUDE, LONGITUDE, 90.0, 180.0)
 
 
 def _read_pair(

@@ -17,13 +17,33 @@ from nearcast.domain.generators.server_sites import grid_places_km
 from nearcast.domain.imports.positions import Plane, place_on_plane, read_ids
 from nearcast.domain.imports.sites import SITE_IDS, site_servers
 from nearcast.domain.imports.sources import SourceTable, codes_of, plain_ids, read_source
-from nearcast.domain.scenario import Clients, FloatArray, Members, Scenario, Servers, Topics
+from nearcast.domain.scenario import (
+    Clients,
+    FloatArray,
+    Members,
+    Scenario,
+    ScenarioSettings,
+    Servers,
+    Topics,
+)
 from nearcast.errors import ConfigError
 
-__all__ = ["PublicationsParams", "import_publications"]
+__all__ = [
+    "CLIENT",
+    "SIZE",
+    "TIME",
+    "TOPIC",
+    "LogMembers",
+    "PublicationsParams",
+    "import_publications",
+    "log_scenario",
+    "medians",
+]
 
-_TOPIC, _CLIENT = ("topic", "topic_id"), ("client", "client_id")
-_TIME, _SIZE = ("time", "timestamp"), ("size",)
+TOPIC = ("topic", "topic_id")
+CLIENT = ("client", "client_id")
+TIME = ("time", "timestamp")
+SIZE = ("size",)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,40 +88,72 @@ def import_publications(
     """
     log = read_source(path)
     sites = None if sites_path is None else read_source(sites_path)
-    topic_code, topic_names = codes_of(log.texts(log.need(_TOPIC)))
-    client_code, client_names = codes_of(log.texts(log.need(_CLIENT)))
-    span_s = max(float(np.ptp(_seconds(log, log.need(_TIME)))), 1.0)
-    size_column = log.find(_SIZE)
+    topic_code, topic_names = codes_of(log.texts(log.need(TOPIC)))
+    client_code, client_names = codes_of(log.texts(log.need(CLIENT)))
+    span_s = max(float(np.ptp(_seconds(log, log.need(TIME)))), 1.0)
+    size_column = log.find(SIZE)
     size = np.ones(len(log)) if size_column is None else log.numbers(size_column, 0.0, 1e300)
     plane = place_on_plane([log] if sites is None else [log, sites])
-    client_km = np.column_stack([_medians(client_code, axis) for axis in plane.places_km[0].T])
+    client_km = np.column_stack([medians(client_code, axis) for axis in plane.places_km[0].T])
     plane = Plane(plane.projection, [client_km, *plane.places_km[1:]]).with_corner_at_zero()
     client_km = plane.places_km[0]
     pair, count = np.unique(topic_code * len(client_names) + client_code, return_counts=True)
-    topic, client = pair // len(client_names), pair % len(client_names)
-    publishers = np.bincount(topic).astype(np.float64)
-    mean_size = np.bincount(topic_code, size) / np.bincount(topic_code)
-    spool = parameters.spool_per_publisher * publishers * mean_size
-    counts = {"rows": len(log)}
-    return Scenario(
-        settings=plane.settings(path.name.split(".")[0], seed, "publications", counts),
-        servers=_servers(sites, plane, spool, publishers, parameters),
-        clients=Clients(
-            ids=plain_ids(client_names), x_km=client_km[:, 0].copy(), y_km=client_km[:, 1].copy()
-        ),
-        topics=Topics(
-            ids=plain_ids(topic_names),
-            spool=spool,
-            permissible_ms=np.full(len(spool), np.inf),
-            process_ms=np.zeros(len(spool)),
-        ),
+    found = LogMembers(
+        client_names,
+        topic_names,
+        mean_size=np.bincount(topic_code, size) / np.bincount(topic_code),
         members=Members(
-            topic=topic.astype(np.int32),
-            client=client.astype(np.int32),
-            publishes=np.ones(len(topic), dtype=np.bool_),
-            subscribes=np.full(len(topic), parameters.subscribe),
+            topic=(pair // len(client_names)).astype(np.int32),
+            client=(pair % len(client_names)).astype(np.int32),
+            publishes=np.ones(len(pair), dtype=np.bool_),
+            subscribes=np.full(len(pair), parameters.subscribe),
             rate_hz=count / span_s,
         ),
+    )
+    settings = plane.settings(path.name.split(".")[0], seed, "publications", {"rows": len(log)})
+    return log_scenario(settings, plane, found, sites, parameters)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LogMembers:
+    """Who takes part in what, as a log says; every topic has a publisher."""
+
+    client_names: pa.Array
+    topic_names: pa.Array
+    mean_size: FloatArray
+    """Of the messages of each topic."""
+    members: Members
+
+
+def log_scenario(
+    settings: ScenarioSettings,
+    plane: Plane,
+    found: LogMembers,
+    sites: SourceTable | None,
+    parameters: PublicationsParams,
+) -> Scenario:
+    """Return the scenario of a log's members.
+
+    The plane has the places of the clients and, where there is a file of sites, of those.
+    """
+    topics, members, client_km = len(found.topic_names), found.members, plane.places_km[0]
+    publishers = np.bincount(members.topic[members.publishes], minlength=topics).astype(np.float64)
+    spool = parameters.spool_per_publisher * publishers * found.mean_size
+    return Scenario(
+        settings=settings,
+        servers=_servers(sites, plane, spool, publishers, parameters),
+        clients=Clients(
+            ids=plain_ids(found.client_names),
+            x_km=client_km[:, 0].copy(),
+            y_km=client_km[:, 1].copy(),
+        ),
+        topics=Topics(
+            ids=plain_ids(found.topic_names),
+            spool=spool,
+            permissible_ms=np.full(topics, np.inf),
+            process_ms=np.zeros(topics),
+        ),
+        members=members,
     )
 
 
@@ -143,7 +195,7 @@ def _of_timestamps(stamps: pa.Array) -> FloatArray:
     return np.asarray(micros.to_numpy() / 1e6)
 
 
-def _medians(group: npt.NDArray[np.int64], values: FloatArray) -> FloatArray:
+def medians(group: npt.NDArray[np.int64], values: FloatArray) -> FloatArray:
     """Return the median of each group; groups are numbered from 0 and none is empty."""
     ordered = values[np.lexsort([values, group])]
     sizes = np.bincount(group)

@@ -151,8 +151,8 @@ def site_servers(
         ids=ids,
         x_km=place_km[:, 0].copy(),
         y_km=place_km[:, 1].copy(),
-        storage=np.full(count, storage),
-        compute=np.full(count, compute),
+        storage=np.full(count, storage, dtype=np.float64),
+        compute=np.full(count, compute, dtype=np.float64),
         client_limit=np.full(count, np.inf),
         net_id=pa.array(["net0"] * count),
     )

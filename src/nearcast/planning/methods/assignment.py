@@ -15,7 +15,7 @@ from nearcast.planning.relations import Relations
 if TYPE_CHECKING:
     from nearcast.planning.methods.assignment_kernels import Load
 
-__all__ = ["assign_reloc", "assign_topics"]
+__all__ = ["assign_members", "assign_reloc", "assign_topics", "settle_the_rest"]
 
 _SLOTS_PER_MEMBER = 8
 """Room for counts that a member may cost, so that a large topic has one for each server."""
@@ -27,6 +27,18 @@ def assign_reloc(
     """Return homes by RELOC: Algorithm 1 of 2020 for `connections`, of 2021 otherwise.
 
     Without `cooperate` it is RELO: line 7 (2020) or lines 35-42 (2021) are left out.
+    """
+    homes = assign_members(scenario, model, regions, relations, cooperate=cooperate)
+    return settle_the_rest(scenario, homes)
+
+
+def assign_members(
+    scenario: Scenario, model: Model, regions: Regions, relations: Relations, *, cooperate: bool
+) -> IndexArray:
+    """Return homes by RELOC for all clients that are in a topic, -1 for the others.
+
+    A client only ever goes to a server of its own region, so regions can be assigned one by
+    one: the homes are the same.
     """
     from nearcast.planning.methods import assignment_kernels as kernels
 
@@ -44,7 +56,7 @@ def assign_reloc(
         cooperate,
         homes,
     )
-    return _settle_the_rest(scenario, homes)
+    return homes
 
 
 def assign_topics(scenario: Scenario, model: Model, *, near_centre: bool) -> IndexArray:
@@ -61,10 +73,10 @@ def assign_topics(scenario: Scenario, model: Model, *, near_centre: bool) -> Ind
         np.empty((0, 0)) if measured is None else np.ascontiguousarray(measured),
         homes,
     )
-    return _settle_the_rest(scenario, homes)
+    return settle_the_rest(scenario, homes)
 
 
-def _settle_the_rest(scenario: Scenario, homes: IndexArray) -> IndexArray:
+def settle_the_rest(scenario: Scenario, homes: IndexArray) -> IndexArray:
     """Return the homes with clients that belong to no topic (-1) sent to their nearest server."""
     idle = np.flatnonzero(homes < 0)
     if len(idle):

@@ -23,16 +23,17 @@ _MOST_ROWS = 4_000_000
 
 
 def assign_in_regions(
-    scenario: Scenario, request: PlanRequest, assign: Assign
+    scenario: Scenario, request: PlanRequest, assign: Assign, regions: Regions | None = None
 ) -> tuple[IndexArray, dict[str, Any]]:
     """Return homes, and what to say about the regions they were found with.
 
-    With `request.regions` None the number of regions is chosen by the delay of the plan: all
+    Without known `regions` and with `request.regions` None the number of regions is chosen by the delay of the plan: all
     candidates are tried while that is cheap, else a search walks from the middle downhill; the
     request's time limit ends either after the candidate under way.
     """
-    if request.regions is not None:
+    if regions is None and request.regions is not None:
         regions = divide_into_regions(scenario, request.regions, request.seed)
+    if regions is not None:
         return assign(regions), {"regions": regions.count}
     evaluate = _evaluation(scenario, request.model)
     counts = _candidates(len(scenario.servers))

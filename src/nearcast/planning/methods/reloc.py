@@ -2,16 +2,34 @@
 
 from __future__ import annotations
 
+from typing import Protocol
+
 from nearcast.domain.plan import Model
 from nearcast.domain.scenario import IndexArray, Scenario
 from nearcast.errors import PlanningError
 from nearcast.planning.methods.assignment import assign_reloc
 from nearcast.planning.methods.region_count import assign_in_regions
-from nearcast.planning.regions import divide_into_regions
-from nearcast.planning.relations import no_relations, relate_clients
+from nearcast.planning.regions import Regions, divide_into_regions
+from nearcast.planning.relations import Relations, no_relations, relate_clients
 from nearcast.planning.request import Decision, PlanRequest
 
-__all__ = ["Reloc", "plan_by_relations", "reloc_steps"]
+__all__ = ["Assign", "Reloc", "plan_by_relations", "reloc_steps"]
+
+
+class Assign(Protocol):
+    """Carries RELOC out; `assign_reloc` in this process."""
+
+    def __call__(
+        self,
+        scenario: Scenario,
+        model: Model,
+        regions: Regions,
+        relations: Relations,
+        *,
+        cooperate: bool,
+    ) -> IndexArray:
+        """Return a home for every client."""
+        ...
 
 
 class Reloc:
@@ -25,15 +43,29 @@ class Reloc:
         return plan_by_relations(scenario, request, cooperate=True)
 
 
-def plan_by_relations(scenario: Scenario, request: PlanRequest, *, cooperate: bool) -> Decision:
-    """Return homes by RELOC, with or without its last step."""
-    relations = relate_clients(scenario, request.related_clients)
+def plan_by_relations(
+    scenario: Scenario,
+    request: PlanRequest,
+    *,
+    cooperate: bool,
+    relations: Relations | None = None,
+    regions: Regions | None = None,
+    assign: Assign = assign_reloc,
+) -> Decision:
+    """Return homes by RELOC, with or without its last step.
+
+    Parameters
+    ----------
+    relations, regions : known ones; None: found here.
+    assign : who carries the assignment out.
+    """
+    if relations is None:
+        relations = relate_clients(scenario, request.related_clients)
     homes, search = assign_in_regions(
         scenario,
         request,
-        lambda regions: assign_reloc(
-            scenario, request.model, regions, relations, cooperate=cooperate
-        ),
+        lambda chosen: assign(scenario, request.model, chosen, relations, cooperate=cooperate),
+        regions,
     )
     search |= {
         "relations": relations.kind.value,

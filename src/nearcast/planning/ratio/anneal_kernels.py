@@ -138,7 +138,7 @@ def anneal(
 ) -> tuple[float, int]:
     """Anneal for some sweeps over some clients, the temperature falling from hot to cold.
 
-    Every one of them must be in a topic. Returns (change of the summed cost, moves taken).
+    Every one of them must be in a topic and at home on an open server. Returns (change of the summed cost, moves taken).
     """
     change, moves = 0.0, 0
     group_below = np.uint64(group_chance * 2.0**32)
@@ -151,7 +151,7 @@ def anneal(
             topic = _topic_of(s, rng, client)
             b = _target(s, rng, client, topic)
             a = s.homes[client]
-            if a == b:
+            if a == b or not s.is_open[b]:
                 continue
             kind = bits & _LOW_32
             delta = 0.0
@@ -176,9 +176,11 @@ def anneal(
 def best_target(s: SearchState, client: int) -> tuple[int, float]:
     """Return (server, change) of the best single move of a client among its candidates."""
     best, best_delta = -1, 0.0
+    if not s.is_open[s.homes[client]]:
+        return best, best_delta
     for rank in range(s.near.shape[1]):
         b = s.near[client, rank]
-        if b != s.homes[client]:
+        if b != s.homes[client] and s.is_open[b]:
             delta = move_delta(s, client, b)
             if delta < best_delta:
                 best, best_delta = b, delta
@@ -186,7 +188,7 @@ def best_target(s: SearchState, client: int) -> tuple[int, float]:
         n = s.row_topic[row]
         for i in range(s.topic_start[n], s.topic_start[n] + s.slot_count[n]):
             b = s.slot_server[i]
-            if b != s.homes[client]:
+            if b != s.homes[client] and s.is_open[b]:
                 delta = move_delta(s, client, b)
                 if delta < best_delta:
                     best, best_delta = b, delta

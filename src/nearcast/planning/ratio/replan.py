@@ -7,13 +7,13 @@ import numpy as np
 from nearcast.delay.ratio import RatioProblem
 from nearcast.domain.scenario import BoolArray, IndexArray
 from nearcast.planning.ratio.search import (
-    SearchParams,
     SearchResult,
     default_iterations,
     random_state,
     result_of,
     temperature_unit,
 )
+from nearcast.planning.ratio.search_params import SearchParams
 from nearcast.planning.ratio.state import SearchState
 from nearcast.planning.ratio.workspace import workspace_of
 from nearcast.planning.stopping import Stopwatch
@@ -113,7 +113,7 @@ def _anneal(
     sweeps = -(-iterations // max(len(clients), 1))
     if not len(clients) or len(state.storage) < 2:
         return 0, 0
-    rng, unit = random_state(params.seed), temperature_unit(state)
+    rng, unit = random_state(params.seed), temperature_unit(state.from_ms, state.leg_weight)
     ratio = min(params.cold / _HOT, 1.0)
     chunk, done, taken = max(sweeps // _CHUNKS, 1), 0, 0
     while done < sweeps and not watch.expired():

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from nearcast.domain.scenario import FloatArray, IndexArray, OffsetArray
+from nearcast.domain.scenario import BoolArray, FloatArray, IndexArray, OffsetArray
 
 __all__ = ["SearchState", "SmallArray"]
 
@@ -49,6 +49,8 @@ class SearchState(NamedTuple):
     """2 d^C."""
     near: IndexArray
     """Nearest servers [client, rank]."""
+    is_open: BoolArray
+    """Servers that take part [server]: nobody moves to a closed one, and nobody away from it."""
     # The plan in force, if any: a spool (topic, server) that is not in it costs the price.
     kept_start: OffsetArray
     kept_server: IndexArray

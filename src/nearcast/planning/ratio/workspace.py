@@ -48,6 +48,20 @@ class Workspace:
         """Return the plan in the problem's own numbers."""
         return self._in_problem_order(self.state.homes)
 
+    def close_servers(self, closed: BoolArray, local_share: FloatArray) -> None:
+        """Let nobody move to or away from some servers, whose local shares are known.
+
+        What is at home there stays as it is, so the limits can be set to give these shares even
+        if not all of it is in the problem.
+        """
+        state = self.state
+        state.is_open[:] = ~closed
+        full = closed & (local_share < 1)
+        state.compute[closed] = np.inf
+        state.storage[closed] = np.inf
+        state.storage[full] = local_share[full] * state.storage_used[full]
+        self.rebuild()
+
     def _in_problem_order(self, servers: IndexArray) -> IndexArray:
         homes = np.empty(len(self.client_order), dtype=np.int32)
         homes[self.client_order] = servers
@@ -61,13 +75,15 @@ def workspace_of(
     near_servers: int = 8,
     near_for: BoolArray | None = None,
     kept_spools: tuple[IndexArray, IndexArray] | None = None,
+    near: IndexArray | None = None,
 ) -> Workspace:
     """Return the arrays of the search, without a plan.
 
     Topics are sorted along a space-filling curve and clients by their first topic: a sweep
     over the clients then finds what it needs in the processor's cache. With `near_for` only
-    these clients get to know their nearest servers, the others their kept home. The spools in
-    force are `kept_spools` (topics, servers), or what `kept_homes` implies.
+    these clients get to know their nearest servers, the others their kept home; `near` are
+    nearest servers [client, rank] that are known. The spools in force are `kept_spools`
+    (topics, servers), or what `kept_homes` implies.
     """
     network = problem.network
     topic_order = _topic_order(problem)
@@ -82,7 +98,8 @@ def workspace_of(
     by_topic = np.lexsort((client, topic))
     rows = used[by_client]
     kept_start, kept_server = _kept_spools(problem, topic_rank, kept_homes, kept_spools)
-    near = _near(problem, near_servers, near_for, kept_homes)
+    if near is None:
+        near = _near(problem, near_servers, near_for, kept_homes)
     from_ms = network.server_server_ms
     symmetric = np.array_equal(from_ms, from_ms.T)
     servers, count = network.server_count, len(used)
@@ -95,8 +112,8 @@ def workspace_of(
         topic_start=_starts(topic, problem.topic_count),
         topic_client=client[by_topic],
         spool=problem.spool[topic_order],
-        storage=problem.storage,
-        compute=problem.compute,
+        storage=problem.storage.copy(),
+        compute=problem.compute.copy(),
         leg_weight=problem.leg_weight[client_order],
         client_x_km=network.client_x_km[client_order],
         client_y_km=network.client_y_km[client_order],
@@ -108,6 +125,7 @@ def workspace_of(
         to_ms=from_ms if symmetric else np.ascontiguousarray(from_ms.T),
         round_trip_ms=2 * network.cloud_ms,
         near=near[client_order],
+        is_open=np.ones(servers, dtype=np.bool_),
         kept_start=kept_start,
         kept_server=kept_server,
         price_ms=price_ms if kept_homes is not None else 0.0,

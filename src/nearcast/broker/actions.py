@@ -1,0 +1,75 @@
+"""What a broker wants done: the answer to every event."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from nearcast.broker.messages import Message
+from nearcast.broker.notifications import OutgoingNotification
+from nearcast.broker.processing import ProcessorReport
+from nearcast.broker.sequence_gate import Ranges, Verdict
+from nearcast.spool.changes import Group
+
+__all__ = ["Ack", "Actions", "Copy", "Nack", "Refusal"]
+
+
+class Ack(NamedTuple):
+    """All messages of a publisher's epoch up to this one are durable here."""
+
+    topic: str
+    publisher: str
+    epoch: int
+    through: int
+    to_server: str | None = None
+    """The broker that copied them here; None: tell the publisher."""
+
+
+@dataclass(frozen=True, slots=True)
+class Nack:
+    """Messages of a publisher are missing: to be sent again."""
+
+    topic: str
+    publisher: str
+    epoch: int
+    missing: Ranges
+    to_server: str | None = None
+    """The broker that copies them here; None: tell the publisher."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """A message is not taken, and sending it again would not help."""
+
+    message: Message
+    reason: Verdict | None
+    """None: its topic is not managed here."""
+    epoch: int | None = None
+    """The publisher's epoch in force, when the message's is older."""
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """Messages for another broker of their topic, in order; durable and processed here."""
+
+    to_server: str
+    topic: str
+    messages: tuple[Message, ...]
+
+
+@dataclass(slots=True)
+class Actions:
+    """What is to be done now; nothing in it has to wait for the rest."""
+
+    to_store: Group | None = None
+    """To be appended to the log; `Broker.on_committed` wants its ticket when it is durable."""
+    notifications: list[OutgoingNotification] = field(default_factory=list)
+    copies: list[Copy] = field(default_factory=list)
+    acks: list[Ack] = field(default_factory=list)
+    nacks: list[Nack] = field(default_factory=list)
+    refusals: list[Refusal] = field(default_factory=list)
+    reports: list[ProcessorReport] = field(default_factory=list)
+    duplicates: int = 0
+    """Messages that had been taken before."""
+    held: int = 0
+    """Messages that wait for missing ones."""

@@ -1,0 +1,94 @@
+"""When a processor may run: the policy against users' code that fails or takes too long."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from nearcast.errors import ConfigError
+
+__all__ = ["GuardEvent", "GuardSettings", "ProcessorGuard"]
+
+
+@dataclass(frozen=True, slots=True)
+class GuardSettings:
+    """How much a processor may do wrong."""
+
+    budget_s: float = 0.05
+    """Time for a batch; more is an overrun."""
+    overruns: int = 5
+    """Overruns in a row after which it is quarantined."""
+    failures: int = 20
+    """Messages in a row that fail, none between that does not, after which it is quarantined."""
+    quarantine_s: float = 10.0
+    """How long it rests the first time; twice as long each time that it has to again."""
+    longest_quarantine_s: float = 3600.0
+
+    def __post_init__(self) -> None:
+        if min(self.budget_s, self.overruns, self.failures, self.quarantine_s) <= 0:
+            raise ConfigError("the limits of a processor must be positive")
+
+
+class GuardEvent(StrEnum):
+    """What a guard reports."""
+
+    FAILED = "failed"
+    OVERRUN = "overrun"
+    QUARANTINED = "quarantined"
+    RESUMED = "resumed"
+
+
+class ProcessorGuard:
+    """Counts what a processor does wrong and lets it rest after too much of it."""
+
+    def __init__(self, settings: GuardSettings) -> None:
+        self.settings = settings
+        self.failures = 0
+        """Messages that failed, ever."""
+        self.overruns = 0
+        """Batches that took too long, ever."""
+        self.unprocessed = 0
+        """Messages that were spooled only, because the processor rested."""
+        self.rests_until_s: float | None = None
+        self._failures_in_a_row = self._overruns_in_a_row = self._rests = 0
+
+    def may_run(self, messages: int, now_s: float) -> tuple[bool, list[GuardEvent]]:
+        """Return whether a batch may be processed now, and what there is to report."""
+        if self.rests_until_s is None:
+            return True, []
+        if now_s < self.rests_until_s:
+            self.unprocessed += messages
+            return False, []
+        self.rests_until_s = None
+        return True, [GuardEvent.RESUMED]
+
+    def succeeded(self) -> None:
+        """Note that a message or batch went well."""
+        self._failures_in_a_row = 0
+
+    def failed(self) -> None:
+        """Note that the processor raised."""
+        self.failures += 1
+        self._failures_in_a_row += 1
+
+    def ended(self, elapsed_s: float, now_s: float) -> list[GuardEvent]:
+        """Note how long a batch took; the last word about it."""
+        events = []
+        if elapsed_s > self.settings.budget_s:
+            self.overruns += 1
+            self._overruns_in_a_row += 1
+            events.append(GuardEvent.OVERRUN)
+        else:
+            self._overruns_in_a_row = 0
+            if not self._failures_in_a_row:
+                self._rests = 0
+        if (
+            self._overruns_in_a_row >= self.settings.overruns
+            or self._failures_in_a_row >= self.settings.failures
+        ):
+            rest_s = self.settings.quarantine_s * 2**self._rests
+            self.rests_until_s = now_s + min(rest_s, self.settings.longest_quarantine_s)
+            self._rests = min(self._rests + 1, 30)
+            self._failures_in_a_row = self._overruns_in_a_row = 0
+            events.append(GuardEvent.QUARANTINED)
+        return events

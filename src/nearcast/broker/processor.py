@@ -1,0 +1,46 @@
+"""The seam for users' code: a message processor."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Protocol, runtime_checkable
+
+from nearcast.broker.messages import Message
+from nearcast.broker.notifications import Notification
+from nearcast.broker.topic_spool import SpoolView
+
+__all__ = ["Processor", "StatefulProcessor"]
+
+
+class Processor(Protocol):
+    """Turns a topic's messages into notifications; one object per topic and broker.
+
+    What it derives from the spool alone it need not save: after a restart the spool is there and
+    ``spool.since(0)`` brings it back.
+    """
+
+    def process(self, batch: Sequence[Message], spool: SpoolView) -> Iterable[Notification]:
+        """Return the notifications that a batch causes.
+
+        The batch is the end of the spool already; between two batches the spool may have got
+        copies from other brokers, which are there to be looked at. The broker calls it once for
+        each batch. When it raises, its state is restored and the messages come again one by one.
+        """
+        ...
+
+
+@runtime_checkable
+class StatefulProcessor(Processor, Protocol):
+    """A processor whose state outlives a restart.
+
+    The state is written with each batch that changes it, in one piece with the batch: so a message
+    has its effect once. Keep it small.
+    """
+
+    def state(self) -> bytes:
+        """Return all that `restore` needs; called after each batch."""
+        ...
+
+    def restore(self, state: bytes) -> None:
+        """Become what `state` said, forgetting everything else; may be called at any time."""
+        ...

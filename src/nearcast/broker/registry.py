@@ -1,0 +1,65 @@
+"""The processors by name: the built-in ones and those that users plug in."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib import import_module
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any
+
+from nearcast.broker.processor import Processor
+from nearcast.errors import ProcessorError
+
+__all__ = ["ENTRY_POINT_GROUP", "make_processor", "processor_names"]
+
+ENTRY_POINT_GROUP = "nearcast.processors"
+
+_BUILT_IN = {
+    "forward": "nearcast.broker.processors.forward:Forward",
+    "proximity": "nearcast.broker.processors.proximity:Proximity",
+    "speeding": "nearcast.broker.processors.speeding:Speeding",
+    "threshold": "nearcast.broker.processors.threshold:Threshold",
+}
+
+
+def _plugged_in() -> dict[str, EntryPoint]:
+    return {point.name: point for point in entry_points(group=ENTRY_POINT_GROUP)}
+
+
+def processor_names() -> list[str]:
+    """Return all known processors, the built-in ones first."""
+    return [*_BUILT_IN, *sorted(set(_plugged_in()) - set(_BUILT_IN))]
+
+
+def make_processor(name: str, options: Mapping[str, Any] | None = None) -> Processor:
+    """Return a new processor of a name, made with options.
+
+    Raises
+    ------
+    ProcessorError
+        When there is none, it cannot be loaded, or it refuses the options.
+    """
+    if name in _BUILT_IN:
+        module, attribute = _BUILT_IN[name].split(":")
+        factory = getattr(import_module(module), attribute)
+    else:
+        factory = _load(name)
+    try:
+        processor: Processor = factory(**(options or {}))
+        processor.process  # noqa: B018  (asks early whether it is a processor at all)
+    except Exception as error:
+        raise ProcessorError(f"processor {name!r} cannot be made: {error}") from error
+    return processor
+
+
+def _load(name: str) -> Any:
+    point = _plugged_in().get(name)
+    if point is None:
+        known = ", ".join(processor_names())
+        raise ProcessorError(f"there is no processor {name!r}; there are: {known}")
+    try:
+        return point.load()
+    except Exception as error:
+        raise ProcessorError(
+            f"processor {name!r} ({point.value}) of {ENTRY_POINT_GROUP} cannot be loaded: {error}"
+        ) from error

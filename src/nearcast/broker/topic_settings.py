@@ -1,0 +1,36 @@
+"""How a topic is managed on a server."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from nearcast.broker.guard import GuardSettings
+from nearcast.errors import ConfigError
+
+__all__ = ["TopicSettings"]
+
+_LONGEST_TOPIC_BYTES = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class TopicSettings:
+    """How a topic is managed on this server."""
+
+    topic: str
+    spool: int
+    """Messages that its spool keeps."""
+    spool_bytes: int | None = None
+    processor: str = "forward"
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """What the processor is made with."""
+    notify_after_sync: bool = False
+    """Notify only what is durable: later, but never about a message that a crash may undo."""
+    other_brokers: tuple[str, ...] = ()
+    """Servers that manage the topic as well."""
+    guard: GuardSettings = field(default_factory=GuardSettings)
+
+    def __post_init__(self) -> None:
+        if not 1 <= len(self.topic.encode()) <= _LONGEST_TOPIC_BYTES:
+            raise ConfigError(f"a topic's name has 1 to {_LONGEST_TOPIC_BYTES} bytes")

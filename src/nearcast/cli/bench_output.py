@@ -1,0 +1,87 @@
+"""What the cases of ``nearcast bench`` share: keeping, writing and showing measurements."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from nearcast.cli.console import print_json, print_table, show_number
+from nearcast.errors import OutputError
+
+__all__ = ["finish", "kept", "out_option", "prepare"]
+
+Point = TypeVar("Point")
+
+out_option = click.option(
+    "--out",
+    type=click.Path(path_type=Path),
+    help="Folder for the numbers (CSV, JSON) and the picture.  [default: none are written]",
+)
+
+
+def kept(measured: Iterable[Point]) -> list[Point]:
+    """Return all points; after Ctrl-C those that were finished, if there are any."""
+    points: list[Point] = []
+    try:
+        points.extend(measured)
+    except KeyboardInterrupt:
+        if not points:
+            raise
+        click.echo(f"stopped; {len(points)} finished measurements are kept", err=True)
+    return points
+
+
+def prepare(out: Path | None) -> None:
+    """Refuse an output that cannot be written before the long work."""
+    if out is not None:
+        from nearcast.pictures.report_folder import prepare_report_folder
+
+        prepare_report_folder(out)
+
+
+def finish(
+    case: str,
+    measured: Sequence[Any],
+    summary: Sequence[dict[str, Any]] | None,
+    out: Path | None,
+    as_json: bool,
+) -> None:
+    """Write the numbers (dataclasses) and show the table: the summary, or else all of them."""
+    points = [asdict(point) for point in measured]
+    shown = points if summary is None else summary
+    if out is not None:
+        try:
+            (out / f"{case}.json").write_text(json.dumps(points, indent=1) + "\n")
+            with (out / f"{case}.csv").open("w", newline="") as file:
+                writer = csv.DictWriter(file, list(points[0]))
+                writer.writeheader()
+                writer.writerows(points)
+        except OSError as reason:
+            raise OutputError(f"{out}: cannot be written: {reason.strerror}") from reason
+    if as_json:
+        print_json({"case": case, "summary": list(shown), "points": list(points)})
+        return
+    rows = [_cells(row) for row in shown]
+    print_table(list(rows[0]), [list(row.values()) for row in rows])
+
+
+def _cells(row: dict[str, Any]) -> dict[str, str]:
+    """Return what a row shows; a mean gap and the largest one share a cell."""
+    cells: dict[str, str] = {}
+    for name, value in row.items():
+        if name.startswith("largest at "):
+            cells[name.replace("largest", "gap")] += f" ({100 * value:.2f})"
+        elif value is None:
+            cells[name] = "-"
+        elif isinstance(value, float):
+            share = "gap" in name or name == "time_share"
+            cells[name] = f"{100 * value:.2f} %" if share else show_number(value, 3)
+        else:
+            cells[name] = f"{value:,}" if isinstance(value, int) else str(value)
+    return {name.replace("_", " "): cell for name, cell in cells.items()}

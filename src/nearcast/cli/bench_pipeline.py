@@ -1,0 +1,73 @@
+"""``nearcast bench relations`` and ``nearcast bench pipeline``: the data work on Spark."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+import click
+
+from nearcast.cli.bench_output import finish, kept, out_option, prepare
+from nearcast.cli.console import json_option, step_progress
+from nearcast.cli.spark_options import SparkOptions, spark_options, spark_session
+
+__all__ = ["pipeline", "relations"]
+
+
+@click.command()
+@click.option("--memberships", type=int, default=2_000_000, show_default=True)
+@click.option("--topics", type=int, default=200_000, show_default=True)
+@click.option("--clients", type=int, default=300_000, show_default=True)
+@click.option("--related", type=int, default=100, show_default=True, help="Kept of each client.")
+@click.option("--attempts", type=int, default=2, show_default=True, help="The first one is cold.")
+@out_option
+@spark_options
+@json_option
+def relations(
+    memberships: int,
+    topics: int,
+    clients: int,
+    related: int,
+    attempts: int,
+    out: Path | None,
+    spark_with: SparkOptions,
+    as_json: bool,
+) -> None:
+    """Measure the relations stage against a DataFrame self-join and single-process scipy."""
+    from nearcast.experiments import relations_speed
+
+    prepare(out)
+    size = relations_speed.RelationSize(memberships, topics, clients, related)
+    steps = attempts * len(relations_speed.WAYS)
+    with (
+        tempfile.TemporaryDirectory(prefix="nearcast-bench-") as folder,
+        spark_session(spark_with) as session,
+        step_progress(steps, enabled=not as_json) as begin,
+    ):
+        points = kept(
+            relations_speed.run(session, Path(folder), size, attempts=attempts, begin=begin)
+        )
+    finish("relations", points, relations_speed.summary(points), out, as_json)
+
+
+@click.command()
+@click.option(
+    "--most-clients",
+    type=click.Choice(["10000", "100000", "1000000"]),
+    default="1000000",
+    show_default=True,
+    help="Largest size; there are ten memberships a client.",
+)
+@click.option("--method", default="optimised", show_default=True, help="To plan by.")
+@click.option("--seed", type=click.IntRange(min=0), default=1, show_default=True)
+@out_option
+@json_option
+def pipeline(most_clients: str, method: str, seed: int, out: Path | None, as_json: bool) -> None:
+    """Measure `pipeline run` from a raw log to a plan, stage by stage, up to a million clients."""
+    from nearcast.experiments import pipeline_scale
+
+    prepare(out)
+    sizes = [size for size in pipeline_scale.SIZES if size <= int(most_clients)]
+    with step_progress(2 * len(sizes), enabled=not as_json) as begin:
+        points = kept(pipeline_scale.run(sizes, seed=seed, method=method, begin=begin))
+    finish("pipeline", points, pipeline_scale.summary(points), out, as_json)

@@ -1,0 +1,168 @@
+"""``nearcast reproduce``: the published figures, made anew and compared with the papers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from nearcast.cli.console import json_option, print_json, step_progress
+from nearcast.cli.spark_options import SparkOptions, spark_options
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from nearcast.experiments.figures.figure import Effort, PaperFigure, SweepRows, Verdict
+    from nearcast.experiments.figures.reproduction import Reproduction
+
+__all__ = ["reproduce"]
+
+
+@click.command()
+@click.argument("figure", required=False)
+@click.option("--list", "only_list", is_flag=True, help="Show the figures and end.")
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path),
+    help="Folder for pictures, tables and the page; an earlier result in it is continued.",
+)
+@click.option("--small", is_flag=True, help="Few seeds and points: all figures in two minutes.")
+@click.option("--seeds", type=click.IntRange(min=1), help="Seeds a point instead of the default.")
+@click.option(
+    "--follows",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    help="Take the topics of 2020 and 2021 from this list of follower and followee.",
+)
+@spark_options
+@json_option
+def reproduce(
+    figure: str | None,
+    only_list: bool,
+    out: Path | None,
+    small: bool,
+    seeds: int | None,
+    follows: Path | None,
+    spark_with: SparkOptions,
+    as_json: bool,
+) -> None:
+    """Reproduce FIGURE (such as 2021-14), a year's figures (2021), or all.
+
+    Each figure gives a picture, the numbers behind it as CSV, and a verdict on every finding that
+    the paper states. The sweeps behind them run on Spark; what an earlier run in the same folder
+    has computed is not computed again.
+    """
+    from dataclasses import replace
+
+    from nearcast.experiments.figures.catalogue import FIGURES, find_figures
+    from nearcast.experiments.figures.figure import FULL, SMALL
+
+    if only_list:
+        _list(list(FIGURES.values()), as_json)
+        return
+    if figure is None or out is None:
+        raise click.UsageError("name a FIGURE (or all) and --out DIR; --list shows the figures")
+    figures = find_figures(figure)
+    effort = SMALL if small else FULL
+    if seeds is not None:
+        effort = effort.with_seeds(seeds)
+    if follows is not None:
+        effort = replace(effort, follows=str(follows.resolve()))
+    made, page = _make(figures, effort, out, spark_with, _options(small, seeds, follows), as_json)
+    _show(made, page, as_json)
+
+
+def _list(figures: Sequence[PaperFigure], as_json: bool) -> None:
+    if as_json:
+        print_json({"figures": [{"figure": one.name, "title": one.title} for one in figures]})
+        return
+    for one in figures:
+        click.echo(f"{one.name:<8}  {one.title}")
+
+
+def _options(small: bool, seeds: int | None, follows: Path | None) -> str:
+    """Return the options that change the numbers, as they were typed."""
+    return (
+        (" --small" if small else "")
+        + (f" --seeds {seeds}" if seeds is not None else "")
+        + (f" --follows {follows.name}" if follows is not None else "")
+    )
+
+
+def _make(
+    figures: Sequence[PaperFigure],
+    effort: Effort,
+    out: Path,
+    spark_with: SparkOptions,
+    options: str,
+    as_json: bool,
+) -> tuple[list[Reproduction], Path]:
+    from nearcast.experiments.figures.page import write_page
+    from nearcast.experiments.figures.reproduction import (
+        draw_figures,
+        prepare_folder,
+        write_mark,
+    )
+
+    prepare_folder(out)
+    rows = _sweep(figures, effort, out, spark_with, as_json)
+    with step_progress(len(figures), enabled=not as_json) as begin:
+        made = list(draw_figures(figures, effort, rows, out, begin))
+    page = out / "index.html"
+    data = "Scenarios come from the generators, since the papers' data are not public."
+    if effort.follows is not None:
+        data = f"Topics of 2020 and 2021 come from {Path(effort.follows).name}."
+    write_page(page, made, data=data, options=options)
+    write_mark(out, {"options": options.strip(), "figures": [one.to_json() for one in made]})
+    return made, page
+
+
+def _sweep(
+    figures: Sequence[PaperFigure],
+    effort: Effort,
+    out: Path,
+    spark_with: SparkOptions,
+    as_json: bool,
+) -> SweepRows:
+    """Return the rows of all cells; Spark only starts when there are any."""
+    from nearcast.experiments.figures.reproduction import cells_of, read_rows
+
+    cells = cells_of(figures, effort)
+    if not cells:
+        return {}
+    from nearcast.cli.spark_options import cell_progress, spark_session
+    from nearcast.errors import PipelineError
+    from nearcast.pipeline.sweep.run import run_sweep
+
+    with spark_session(spark_with) as session, cell_progress(not as_json) as show:
+        result = run_sweep(session, cells, out / "sweep", show)
+    if result.failures:
+        first = result.failures[0]
+        raise PipelineError(
+            f"{len(result.failures)} of {len(cells)} plans failed, the first with: {first.error}; "
+            "the others are kept, run again to try these again"
+        )
+    return read_rows(result.results, cells)
+
+
+def _show(made: Sequence[Reproduction], page: Path, as_json: bool) -> None:
+    verdicts = [verdict for one in made for verdict in one.result.verdicts]
+    agree = sum(verdict.agrees for verdict in verdicts)
+    if as_json:
+        figures = [one.to_json() for one in made]
+        counts = {"agree": agree, "disagree": len(verdicts) - agree}
+        print_json({"page": str(page), **counts, "figures": figures})
+        return
+    for one in made:
+        click.secho(f"{one.figure.name}: {one.figure.title}", bold=True)
+        for verdict in one.result.verdicts:
+            _show_verdict(verdict)
+    click.echo(f"{agree} of {len(verdicts)} findings agree; the page: {page}")
+
+
+def _show_verdict(verdict: Verdict) -> None:
+    answer, colour = ("agrees", "green") if verdict.agrees else ("does not agree", "red")
+    click.echo(f"  {click.style(f'{answer:>14}', fg=colour)}  {verdict.finding}")
+    click.echo(f"{'here':>16}  {verdict.ours}")
+    if verdict.why:
+        click.echo(f"{'why':>16}  {verdict.why}")

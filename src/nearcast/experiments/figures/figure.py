@@ -1,0 +1,117 @@
+"""What a reproduced figure is: the cells it needs, and what comes out of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from matplotlib.figure import Figure
+
+from nearcast.pipeline.sweep.cell import SweepCell
+
+__all__ = [
+    "FULL",
+    "PAPER_NAMES",
+    "SMALL",
+    "CsvRow",
+    "Effort",
+    "FigureResult",
+    "PaperFigure",
+    "SweepRows",
+    "Verdict",
+    "judge",
+    "paper_name",
+]
+
+CsvRow = dict[str, str | int | float | None]
+SweepRows = Mapping[SweepCell, Mapping[str, Any]]
+"""The row of each cell: its metrics and limits by name, and the use of each server."""
+
+PAPER_NAMES = {
+    "random": "RA",
+    "nearest": "NS",
+    "region": "LO",
+    "relation": "RELO",
+    "otos": "OTOS",
+    "reloc": "RELOC",
+}
+"""The papers' names of the methods they compare."""
+
+
+def paper_name(method: str) -> str:
+    """Return the paper's name of a method, or our own where the papers do not have it."""
+    return PAPER_NAMES.get(method, method)
+
+
+@dataclass(frozen=True, slots=True)
+class Effort:
+    """How much work a reproduction does."""
+
+    seeds_2020: int = 10
+    seeds_2021: int = 20
+    seeds_2022: int = 10
+    iterations: int = 1_000_000
+    """Of `optimised`."""
+    bound_limit_s: float = 0.5
+    """Seconds to prove the bound of a cell."""
+    few_points: bool = False
+    """Take two or three points of each axis only."""
+    follows: str | None = None
+    """A follower graph to take the topics of 2020 and 2021 from, instead of the generators."""
+
+    def with_seeds(self, seeds: int) -> Effort:
+        """Return the same with one number of seeds for all papers."""
+        return replace(self, seeds_2020=seeds, seeds_2021=seeds, seeds_2022=seeds)
+
+
+FULL = Effort()
+SMALL = Effort(
+    seeds_2020=1,
+    seeds_2021=2,
+    seeds_2022=1,
+    iterations=50_000,
+    bound_limit_s=0.1,
+    few_points=True,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """One finding of a paper against what came out here."""
+
+    finding: str
+    ours: str
+    agrees: bool
+    why: str = ""
+
+
+def judge(finding: str, agrees: bool, ours: str, *, if_so: str = "", if_not: str = "") -> Verdict:
+    """Return a verdict whose reason depends on how it came out."""
+    return Verdict(finding, ours, bool(agrees), if_so if agrees else if_not)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FigureResult:
+    """What a figure shows: its numbers, the verdicts drawn from them, and pictures."""
+
+    rows: Sequence[CsvRow]
+    verdicts: Sequence[Verdict]
+    pictures: Mapping[str, Figure]
+    """By a short name; the first one is the figure itself."""
+    alternative: str
+    """What a reader who cannot see the picture should know."""
+    notes: Sequence[str] = field(default_factory=list)
+    """What the paper does not have: the optimised plan, the limits, choices made."""
+
+
+@dataclass(frozen=True, slots=True)
+class PaperFigure:
+    """A figure of a paper."""
+
+    name: str
+    """Year and number, such as 2021-14."""
+    title: str
+    cells: Callable[[Effort], list[SweepCell]]
+    """What to plan; empty where a single example is all."""
+    result: Callable[[Effort, SweepRows], FigureResult]

@@ -1,0 +1,88 @@
+"""The report page of reproduced figures: the findings first, then figure by figure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from nearcast.experiments.figures.reproduction import Reproduction
+from nearcast.pictures.report import Cell, Link, Picture, Section, Table, Tile, write_report
+
+__all__ = ["write_page"]
+
+PAPERS = {
+    "2020": "Tanaka, Kamada, Ohta: Topic-based Allocation of Distributed Message Processors on "
+    "Edge-Servers for Real-time Notification Service (2020)",
+    "2021": "Tanaka, Kamada, Ohta: Topic Allocation Method on Edge Servers for Latency-sensitive "
+    "Notification Service (2021)",
+    "2022": "Matsumoto, Kamada, Finnerty, Ohta: Topic-based distributed publish-process-subscribe "
+    "system with metrics on geographic distance and permissible delay (2022)",
+}
+
+
+def write_page(path: Path, made: Sequence[Reproduction], *, data: str, options: str) -> None:
+    """Write the page.
+
+    Parameters
+    ----------
+    path : the HTML file; pictures and tables are beside it.
+    made : the figures in their order.
+    data : where scenarios come from, in words.
+    options : options of the command line that all figures were made with.
+    """
+    verdicts = [verdict for one in made for verdict in one.result.verdicts]
+    agreeing = sum(verdict.agrees for verdict in verdicts)
+    papers = [PAPERS[year] for year in dict.fromkeys(one.figure.name[:4] for one in made)]
+    write_report(
+        path,
+        "Published figures, reproduced",
+        [_summary(made), *(_section(one, options) for one in made)],
+        tiles=[
+            Tile("Figures", len(made)),
+            Tile("Findings of the papers", len(verdicts)),
+            Tile("Agree", agreeing),
+            Tile("Do not agree", len(verdicts) - agreeing),
+        ],
+        lead=f"{'; '.join(papers)}.\n\nVerdicts are computed from the numbers of this run. {data}",
+    )
+
+
+def _summary(made: Sequence[Reproduction]) -> Section:
+    rows: list[dict[str, Cell]] = [
+        {
+            "figure": one.figure.name.replace("-", "\N{NON-BREAKING HYPHEN}"),
+            "finding of the paper": verdict.finding,
+            "here": verdict.ours,
+            "agrees?": _answer(verdict.agrees),
+        }
+        for one in made
+        for verdict in one.result.verdicts
+    ]
+    return Section("Findings", tables=[Table(rows)])
+
+
+def _section(one: Reproduction, options: str) -> Section:
+    figure, result = one.figure, one.result
+    rows: list[dict[str, Cell]] = [
+        {
+            "finding of the paper": verdict.finding,
+            "here": verdict.ours,
+            "agrees?": _answer(verdict.agrees),
+            "why": verdict.why,
+        }
+        for verdict in result.verdicts
+    ]
+    links = [Link(path.name, path.name) for path in (one.table, *one.pictures)]
+    return Section(
+        f"{figure.name}: {figure.title}",
+        text="\n\n".join(result.notes),
+        tables=[Table(rows)],
+        pictures=[Picture(picture, result.alternative) for picture in result.pictures.values()],
+        links=links,
+        command=f"nearcast reproduce {figure.name} --out DIR{options}",
+    )
+
+
+def _answer(agrees: bool) -> str:
+    text = "\N{CHECK MARK} agrees" if agrees else "\N{BALLOT X} does not agree"
+    return text.replace(" ", "\N{NO-BREAK SPACE}")

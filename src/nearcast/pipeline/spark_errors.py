@@ -1,0 +1,56 @@
+"""Spark's own errors, pages of Java, as one sentence that a user can act on."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from nearcast.errors import PipelineError
+
+__all__ = ["clear_errors", "reason_of"]
+
+_LARGEST_REASON = 300
+_CODE = re.compile(r"^\[[A-Z0-9_.]+\]\s*|\s*SQLSTATE: \w+$")
+_CAUSE = re.compile(r"^Caused by: (?:[\w.$]+(?:Exception|Error): )?", re.MULTILINE)
+_PYTHON_ERROR = re.compile(r"^[\w.]+(?:Error|Exception|Interrupt): ")
+
+
+@contextmanager
+def clear_errors(what: str) -> Iterator[None]:
+    """Turn an error of Spark into a PipelineError that says `what` failed and why.
+
+    Spark finds some mistakes when it plans and others when it runs: the block must hold both.
+    """
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+
+    try:
+        yield
+    except (Py4JError, PySparkException) as error:
+        raise PipelineError(f"{what}: {reason_of(str(error))}") from error
+
+
+def reason_of(text: str) -> str:
+    """Return the line of an error text that says what went wrong.
+
+    That is the last line of a Python worker's traceback, or else the innermost cause in Java
+    together with the first line, which has the file.
+    """
+    if "OutOfMemoryError" in text:
+        return "Spark ran out of memory; give it more with --driver-memory"
+    lines = [line for line in text.splitlines() if line.strip() and not line.startswith("\tat ")]
+    if "Traceback (most recent call last)" in text:
+        python = [line for line in lines if _PYTHON_ERROR.match(line)]
+        if python:
+            return _shorten(_PYTHON_ERROR.sub("", python[-1]))
+    first = next((line for line in lines if line.startswith("[")), lines[0] if lines else "unknown")
+    first = _CODE.sub("", _CODE.sub("", first.strip())).rstrip(".")
+    causes = [_CAUSE.sub("", line) for line in lines if line.startswith("Caused by: ")]
+    inner = _CODE.sub("", causes[-1].strip()) if causes else ""
+    return _shorten(first if not inner or inner in first else f"{first} ({inner})")
+
+
+def _shorten(text: str) -> str:
+    text = " ".join(text.split())
+    return text if len(text) <= _LARGEST_REASON else f"{text[:_LARGEST_REASON]}..."

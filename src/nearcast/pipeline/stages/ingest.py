@@ -1,0 +1,177 @@
+"""Stage 1, Ingest: which rows of the raw logs can be used, and why the others cannot.
+
+========================  ==========================================================
+table                     columns
+========================  ==========================================================
+publications              row (order of the log), topic (none for a report), client,
+                          time_s, x_km and y_km or latitude and longitude, size
+                          (may be missing), action
+quarantine                row, file, reason, text (the row as the file has it)
+========================  ==========================================================
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pyspark.sql import Observation
+from pyspark.sql import functions as sf
+
+from nearcast.errors import ScenarioError
+from nearcast.pipeline.spark_errors import clear_errors
+from nearcast.pipeline.stages.log_files import LogFiles, read_layout
+from nearcast.pipeline.stages.raw_rows import WHITE, read_rows
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+    from pyspark.sql.types import DataType
+
+    from nearcast.pipeline.manifest import StageRecord
+    from nearcast.pipeline.workspace import Workspace
+
+__all__ = ["ACTIONS", "QUARANTINE_SCHEMA", "ingest_publications", "split_rows"]
+
+ACTIONS = ("publish", "subscribe", "unsubscribe", "report")
+QUARANTINE_SCHEMA = "row bigint, file string, reason string, text string"
+
+_LARGEST_SIZE = 1e300
+_NUMBER = r"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$"
+_DATE = r"^\d{4}-\d{2}-\d{2}([ T]\d.*)?$"
+
+
+def ingest_publications(workspace: Workspace, paths: Sequence[Path], record: StageRecord) -> None:
+    """Read logs of one format, CSV, JSON lines or Parquet, and write the tables above.
+
+    Columns are those of `import_publications` and optionally `action`: publish (also where it
+    is missing), subscribe, unsubscribe or report, which is a position and needs no topic. A
+    line is a row: a line break inside quotes puts the two halves aside.
+
+    Raises
+    ------
+    ScenarioError
+        When a file is missing, empty or unreadable, columns are missing, or no row can be used.
+    PipelineError
+        When Spark fails to read the files.
+    """
+    log = read_layout(paths)
+    place = str(log.files[0]) if len(log.files) == 1 else f"{len(log.files)} files of the log"
+    with clear_errors(place):
+        rows = _checked(read_rows(workspace.spark, log), log)
+        columns = ["row", "topic", "client", "time_s", *log.axes, "size", "action"]
+        split_rows(workspace, rows, "publications", columns, record)
+    record.notes["positions"] = "km" if log.in_km else "degrees"
+    record.notes["files"] = len(log.files)
+    if log.empty_files:
+        record.notes["empty_files"] = log.empty_files
+    if not record.rows_in:
+        raise ScenarioError("has no rows of data", file=place)
+    if not record.rows_out:
+        reasons = ", ".join(f"{reason} ({n:,})" for reason, n in record.notes["reasons"].items())
+        raise ScenarioError(f"none of {record.rows_in:,} rows can be used: {reasons}", file=place)
+
+
+def split_rows(
+    workspace: Workspace, rows: DataFrame, table: str, columns: Sequence[str], record: StageRecord
+) -> None:
+    """Write the rows without a reason to a table and the others to the quarantine."""
+    seen, again = Observation(), Observation()
+    count = sf.count(sf.lit(1)).alias("rows")
+    # Counting between the two also keeps Spark from parsing each row once more for the filter.
+    good = rows.select("reason", *columns).observe(seen, count).where("reason is null")
+    good = good.select(*columns)
+    record.rows_out = record.tables[table] = workspace.save(table, good)
+    record.rows_in = seen.get["rows"]
+    if record.rows_in > record.rows_out:
+        aside = rows.observe(again, count).where("reason is not null")
+        aside = aside.select("row", "file", "reason", sf.make_valid_utf8("text").alias("text"))
+    else:
+        aside = workspace.spark.createDataFrame([], QUARANTINE_SCHEMA)
+    record.quarantined = record.tables["quarantine"] = workspace.save("quarantine", aside)
+    counts = workspace.load("quarantine").groupBy("reason").count().orderBy("reason").collect()
+    record.notes["reasons"] = {row["reason"]: row["count"] for row in counts}
+
+
+def _checked(rows: DataFrame, log: LogFiles) -> DataFrame:
+    """Return the rows with cells of the right types and the reason why one cannot be used."""
+    types = {field.name: field.dataType for field in rows.schema}
+
+    def cell(name: str) -> Column:
+        return sf.col(name) if name in types else sf.lit(None).cast("string")
+
+    action = sf.coalesce(sf.nullif(sf.lower(_name(cell("action"))), sf.lit("")), sf.lit("publish"))
+    typed = rows.select(
+        "row",
+        "file",
+        "text",
+        "is_broken",
+        sf.when(action != "report", _name(cell("topic"))).alias("topic"),
+        _name(sf.col("client")).alias("client"),
+        _seconds(log, types["time"]).alias("time_s"),
+        *(_number(sf.col(axis), types[axis]).alias(axis) for axis in log.axes),
+        _number(cell("size"), types.get("size")).alias("size"),
+        _is_given(cell("size"), types.get("size")).alias("has_size"),
+        action.alias("action"),
+    )
+    return typed.withColumn("reason", _reason(log))
+
+
+def _reason(log: LogFiles) -> Column:
+    x, y = (sf.col(axis) for axis in log.axes)
+    # The text of a row of Parquet is made of its cells: only the quarantine should ask for it.
+    is_text = sf.lit(True) if log.format == "parquet" else sf.is_valid_utf8("text")
+    reason = (
+        sf.when(~is_text, "not UTF-8")
+        .when(sf.col("is_broken"), f"malformed {log.format.upper()}")
+        .when(~sf.col("action").isin(*ACTIONS), "unknown action")
+        .when(_is_empty("client"), "no client")
+        .when(_is_empty("topic") & (sf.col("action") != "report"), "no topic")
+        .when(sf.col("time_s").isNull(), "time is neither seconds nor a date")
+        .when(x.isNull() | y.isNull(), "position is not a pair of numbers")
+        .when(sf.col("size").isNull() & sf.col("has_size"), "size is not a number")
+        .when((sf.col("size") < 0) | (sf.col("size") > _LARGEST_SIZE), "size is out of range")
+    )
+    if log.in_km:
+        return reason
+    return reason.when((sf.abs(x) > 90) | (sf.abs(y) > 180), "position is out of range")
+
+
+def _is_empty(column: str) -> Column:
+    return sf.coalesce(sf.col(column), sf.lit("")) == ""
+
+
+def _is_given(cell: Column, kind: DataType | None) -> Column:
+    """Return whether a cell says anything."""
+    if kind is None or kind.typeName() == "string":
+        return sf.coalesce(_name(cell), sf.lit("")) != ""
+    return cell.isNotNull()
+
+
+def _name(cell: Column) -> Column:
+    """Return a cell as text without white space around it."""
+    return sf.trim(cell.cast("string"), sf.lit(WHITE))
+
+
+def _number(cell: Column, kind: DataType | None) -> Column:
+    """Return a finite number, or null."""
+    if kind is None or kind.typeName() == "string":
+        text = _name(cell)
+        cell = sf.when(text.rlike(_NUMBER), text.try_cast("double"))
+    number = cell.cast("double")
+    return sf.when(sf.abs(number) < float("inf"), number)  # NaN is larger than all to Spark
+
+
+def _seconds(log: LogFiles, kind: DataType) -> Column:
+    """Return seconds, of a date since 1970; a date without a zone is in UTC."""
+    cell = sf.col("time")
+    if log.has_nanoseconds:
+        # To microseconds first: doubles have no room for the nanoseconds of our days.
+        return sf.expr("time div 1000") / 1e6
+    if kind.typeName() == "string":
+        text = _name(cell)
+        date = sf.when(text.rlike(_DATE), text.try_cast("timestamp")).cast("double")
+        return sf.coalesce(_number(cell, kind), date)
+    if kind.typeName().startswith("timestamp"):
+        return cell.cast("timestamp").cast("double")
+    return _number(cell, kind)

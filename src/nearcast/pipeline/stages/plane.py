@@ -1,0 +1,91 @@
+"""Where the plane of a log in degrees touches the earth, found without collecting the log."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import functions as sf
+from pyspark.sql.pandas.functions import arrow_udf
+
+from nearcast.domain.scenario import FloatArray
+from nearcast.geo.projection import (
+    LARGEST_REACH_KM,
+    LocalProjection,
+    around_direction,
+    mean_direction,
+    projection_at,
+)
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+__all__ = ["Degrees", "find_projection", "without_far_rows"]
+
+_NEAR_MIDDLE = [0.49, 0.51]
+_QUANTILE_ERROR = 0.005
+_AXES = ("latitude", "around")
+
+
+@dataclass(frozen=True, slots=True)
+class Degrees:
+    """The projection of a log, and whether all its positions are near enough for it."""
+
+    projection: LocalProjection
+    holds_all: bool
+
+
+def find_projection(rows: DataFrame, site_degrees: FloatArray | None) -> Degrees:
+    """Return what `projection_around` gives for the positions of all rows and sites."""
+    places = rows.select("latitude", "longitude")
+    if site_degrees is not None:
+        sites = places.sparkSession.createDataFrame(site_degrees.tolist(), places.schema)
+        places = places.union(sites)
+    angle = sf.radians("longitude")
+    sine, cosine = places.agg(sf.avg(sf.sin(angle)), sf.avg(sf.cos(angle))).first()  # type: ignore[misc]
+    middle = mean_direction(sine, cosine)
+
+    def turn(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            around = around_direction(batch.column(1).to_numpy(), middle)
+            yield pa.RecordBatch.from_arrays([batch.column(0), pa.array(around)], list(_AXES))
+
+    turned = places.mapInArrow(turn, "latitude double, around double")
+    latitude, around = _medians(turned)
+    projection = projection_at(latitude, middle, around)
+    south, north, west, east = turned.agg(  # type: ignore[misc]
+        *(pick(axis) for axis in _AXES for pick in (sf.min, sf.max))
+    ).first()
+    corners = np.array([(a, middle + b) for a in (south, north) for b in (west, east)])
+    return Degrees(projection, bool(projection.reach_km(*corners.T).max() <= LARGEST_REACH_KM))
+
+
+def without_far_rows(rows: DataFrame, projection: LocalProjection) -> DataFrame:
+    """Return the rows whose positions a plane holds; a lost satellite gives (0, 0), say."""
+
+    def is_near(latitude: pa.Array, longitude: pa.Array) -> pa.Array:
+        reach_km = projection.reach_km(latitude.to_numpy(), longitude.to_numpy())
+        return pa.array(reach_km <= LARGEST_REACH_KM)
+
+    near = arrow_udf(is_near, "boolean")  # type: ignore[call-overload]
+    return rows.where(near("latitude", "longitude"))
+
+
+def _medians(frame: DataFrame) -> list[float]:
+    """Return the exact median of both axes: only the rows near the middle are collected."""
+    brackets = frame.approxQuantile(list(_AXES), _NEAR_MIDDLE, _QUANTILE_ERROR)
+    limits = list(zip(_AXES, brackets, strict=True))
+    below = [sf.count_if(sf.col(axis) < low) for axis, (low, _) in limits]
+    total, *smaller = frame.agg(sf.count(sf.lit(1)), *below).first()  # type: ignore[misc]
+    inside = [sf.col(axis).between(low, high) for axis, (low, high) in limits]
+    near = frame.where(inside[0] | inside[1]).toArrow()
+    found = []
+    for (axis, (low, high)), fewer in zip(limits, smaller, strict=True):
+        values: Any = near.column(axis).to_numpy()
+        ordered = np.sort(values[(values >= low) & (values <= high)])
+        ranks = np.array([(total - 1) // 2, total // 2]) - fewer
+        found.append(float(ordered[ranks].mean()))
+    return found

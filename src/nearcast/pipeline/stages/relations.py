@@ -1,0 +1,170 @@
+"""Stage 3, relations: who is most related to whom, block of clients by block of clients.
+
+Pairs never leave the worker that counts them, only each client's strongest do: joining the
+memberships with themselves would shuffle every pair.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from nearcast.domain.scenario import OffsetArray, Scenario
+from nearcast.errors import ConfigError
+from nearcast.pipeline.blocks import block_count
+from nearcast.pipeline.manifest import StageRecord
+from nearcast.pipeline.shared_arrays import share_arrays
+from nearcast.pipeline.stages.block_tables import read_columns, save_blocks
+from nearcast.pipeline.stages.relations_als import als_factors
+from nearcast.pipeline.workspace import Workspace
+from nearcast.planning.relation_blocks import RankedBlock
+from nearcast.planning.relations import (
+    DEFAULT_RANK,
+    RelationKind,
+    Relations,
+    RelationWork,
+    no_relations,
+    prepare_relations,
+    prepare_scores,
+)
+
+__all__ = ["RELATIONS_SCHEMA", "RELATIONS_TABLE", "RelationSettings", "relate"]
+
+RELATIONS_TABLE = "relations"
+RELATIONS_SCHEMA = pa.schema(
+    [
+        ("client_index", pa.int32()),
+        ("rank", pa.int32()),
+        ("other_index", pa.int32()),
+        ("score", pa.float32()),
+    ]
+)
+"""One row a related pair: rank 1 is the strongest relation of the client, ties by other_index;
+score is the number of shared topics, or the product of the clients' factors."""
+_SMALLEST_EFFORT = 500_000
+"""Comparisons that are worth a task."""
+_CLIENTS_AT_ONCE = 8_192
+"""Of a task, which bounds its memory; it is quicker in small pieces, too."""
+
+
+@dataclass(frozen=True, slots=True)
+class RelationSettings:
+    """What to relate, and how."""
+
+    most: int = 100
+    """Relations to keep of each client, M' in the papers."""
+    kind: RelationKind | None = None
+    """None: as `planning.relations.relate_clients` chooses."""
+    rank: int = DEFAULT_RANK
+    """Factors of kind als, and of large factorised scenarios."""
+    iterations: int = 5
+    """Rounds of kind als."""
+    seed: int = 0
+    """Of the start of kind als."""
+
+    def __post_init__(self) -> None:
+        for name in ("most", "rank", "iterations"):
+            if getattr(self, name) < 1:
+                raise ConfigError(f"relations: {name} must be at least 1")
+
+
+def relate(
+    workspace: Workspace, scenario: Scenario, settings: RelationSettings, record: StageRecord
+) -> Relations:
+    """Write the strongest relations of each client and return them; see RELATIONS_SCHEMA."""
+    spark, clients = workspace.spark, len(scenario.clients)
+    record.rows_in = len(scenario.members)
+    if not len(scenario.members):
+        return _save_nothing(workspace, clients, record)
+    work = _prepare(workspace, scenario, settings)
+    record.notes |= _notes(work, settings)
+    ends = _block_ends(workspace, work)
+    with share_arrays(spark, work.arrays) as shared:
+        rank = work.rank  # not the work itself: its arrays would travel with each task
+        rank(work.arrays, 0, 0)  # compiles once for all workers of this host
+
+        def rows_of(block: int) -> Iterator[pa.RecordBatch]:
+            arrays, last = shared.load(), ends[block + 1]
+            for begin in range(ends[block], last, _CLIENTS_AT_ONCE):
+                end = min(begin + _CLIENTS_AT_ONCE, last)
+                yield _rows(rank(arrays, begin, end), begin, end)
+
+        record.rows_out = save_blocks(
+            workspace, RELATIONS_TABLE, RELATIONS_SCHEMA, len(ends) - 1, rows_of
+        )
+    record.tables[RELATIONS_TABLE] = record.rows_out
+    client, others, score = read_columns(
+        workspace, RELATIONS_TABLE, ["client_index", "other_index", "score"]
+    )
+    start = np.searchsorted(client, np.arange(clients + 1, dtype=np.int32)).astype(np.int64)
+    return work.join([RankedBlock(start, others, score)])
+
+
+def _block_ends(workspace: Workspace, work: RelationWork) -> list[int]:
+    """Return the first client of each block, and then the number of clients."""
+    clients = len(work.effort)
+    if work.clients_per_block is not None:
+        return [*range(0, clients, work.clients_per_block), clients]
+    count = block_count(workspace.spark, int(work.effort.sum()), _SMALLEST_EFFORT)
+    return cut_evenly(work.effort, count)
+
+
+def cut_evenly(effort: OffsetArray, count: int) -> list[int]:
+    """Return where to cut the clients into at most `count` blocks of about the same effort."""
+    upto = np.concatenate([[0], np.cumsum(effort)])
+    cuts = np.searchsorted(upto, upto[-1] * np.arange(1, count) / count)
+    return [int(end) for end in np.unique(np.concatenate([[0], cuts, [len(effort)]]))]
+
+
+def _prepare(workspace: Workspace, scenario: Scenario, settings: RelationSettings) -> RelationWork:
+    if settings.kind is not RelationKind.ALS:
+        return prepare_relations(scenario, settings.most, settings.kind, settings.rank)
+    factors = als_factors(
+        workspace.spark, scenario, settings.rank, settings.iterations, settings.seed
+    )
+    return prepare_scores(scenario, settings.most, RelationKind.ALS, factors)
+
+
+def _rows(ranked: RankedBlock, begin: int, end: int) -> pa.RecordBatch:
+    """Return the rows of RELATIONS_SCHEMA for clients begin:end."""
+    count = np.diff(ranked.start)
+    client = np.repeat(np.arange(begin, end, dtype=np.int32), count)
+    rank = np.arange(1, len(client) + 1, dtype=np.int32)
+    rank -= np.repeat(ranked.start[:-1].astype(np.int32), count)
+    return pa.RecordBatch.from_arrays(
+        [pa.array(column) for column in (client, rank, ranked.others, ranked.score)],
+        schema=RELATIONS_SCHEMA,
+    )
+
+
+def _save_nothing(workspace: Workspace, clients: int, record: StageRecord) -> Relations:
+    save_blocks(workspace, RELATIONS_TABLE, RELATIONS_SCHEMA, 1, lambda _block: ())
+    record.tables[RELATIONS_TABLE] = 0
+    return no_relations(clients)
+
+
+def _notes(work: RelationWork, settings: RelationSettings) -> dict[str, object]:
+    """Return what was chosen and what is lost by it."""
+    notes: dict[str, object] = {
+        "kind": work.kind.value,
+        "most": settings.most,
+        "partners_per_topic": work.partners_per_topic,
+        "topics_cut": work.topics_cut,
+        "pairs_cut": work.pairs_cut,
+    }
+    if work.pairs_cut:
+        notes["lost"] = (
+            f"{work.topics_cut} topics offer only their first {work.partners_per_topic} members "
+            "as partners: pairs of later members count only where they share a smaller topic"
+        )
+    factors = work.arrays.get("factors")
+    if factors is not None:
+        notes["factors"] = factors.shape[1]
+        if "client_start" in work.arrays:
+            notes["lost_by_factors"] = (
+                "all but the strongest factors, and relations of clients that share no topic"
+            )
+    return notes

@@ -1,0 +1,98 @@
+"""What the store is told (groups of changes per topic) and what it keeps alive."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+__all__ = ["Group", "LiveState", "LiveTopic", "Position", "TopicChange"]
+
+
+class Position(NamedTuple):
+    """How far a publisher's messages have come in a topic."""
+
+    publisher: str
+    epoch: int
+    sequence: int
+    """All messages of the epoch up to and with this one were taken."""
+
+
+@dataclass(frozen=True, slots=True)
+class TopicChange:
+    """What one batch changed in a topic: its output and its input positions together."""
+
+    topic: str
+    records: tuple[bytes, ...] = ()
+    """New records, oldest first."""
+    live: int = 0
+    """Records of the topic that are alive afterwards; older ones are discarded."""
+    positions: tuple[Position, ...] = ()
+    """Where the publishers of this batch are afterwards."""
+    state: bytes | None = None
+    """State of the topic's processor afterwards; None leaves it as it was."""
+    ended: bool = False
+    """The topic is no longer kept here; everything of it is dropped."""
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Changes that become durable together or not at all."""
+
+    ticket: int
+    """The caller's name for the group, given back when it is durable."""
+    changes: tuple[TopicChange, ...]
+
+
+@dataclass(slots=True)
+class LiveTopic:
+    """What is alive of a topic."""
+
+    records: deque[bytes] = field(default_factory=deque)
+    positions: dict[str, Position] = field(default_factory=dict)
+    state: bytes | None = None
+
+
+@dataclass(slots=True)
+class LiveState:
+    """What is alive of all topics: the content of a snapshot."""
+
+    topics: dict[str, LiveTopic] = field(default_factory=dict)
+
+    def apply(self, change: TopicChange) -> None:
+        """Take over a change that has become durable."""
+        if change.ended:
+            self.topics.pop(change.topic, None)
+            return
+        topic = self.topic(change.topic)
+        topic.records.extend(change.records)
+        self.trim(change.topic, change.live)
+        for position in change.positions:
+            topic.positions[position.publisher] = position
+        if change.state is not None:
+            topic.state = change.state
+
+    def topic(self, name: str) -> LiveTopic:
+        """Return a topic, a new one if it was not alive."""
+        topic = self.topics.get(name)
+        if topic is None:
+            topic = self.topics[name] = LiveTopic()
+        return topic
+
+    def trim(self, name: str, live: int) -> None:
+        """Discard the oldest records of a topic until `live` are left."""
+        records = self.topic(name).records
+        while len(records) > live:
+            records.popleft()
+
+    def changes(self) -> Iterator[TopicChange]:
+        """Return the changes that make this state from nothing."""
+        for name, topic in self.topics.items():
+            yield TopicChange(
+                name,
+                tuple(topic.records),
+                len(topic.records),
+                tuple(topic.positions.values()),
+                topic.state,
+            )

@@ -1,0 +1,160 @@
+"""Recovery: what is alive after a crash, read from the newest good snapshot and what follows it.
+
+Two kinds of damage look alike and must not be mixed up. What was synced once and reads wrong now
+has rotted: that frame is skipped and reported, its neighbours count. What was being written when
+the power went is torn: from the first bad frame on nothing counts, because nothing of it was
+acknowledged and its publishers will send it again. Commit marks tell the two apart: each says
+where its round of writing began, and a round begins only after the sync of the one before.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from itertools import chain
+from operator import attrgetter
+
+from nearcast.spool.changes import LiveState
+from nearcast.spool.disk import Disk
+from nearcast.spool.frames import Frame, FrameKind, apply_frame, read_commit, scan
+
+__all__ = ["Cut", "Damage", "Recovery", "SegmentName", "recover"]
+
+_SNAPSHOT_END = FrameKind.SNAPSHOT | FrameKind.COMMIT
+_COMMITS = (FrameKind.COMMIT, _SNAPSHOT_END)
+_PREFIX, _SUFFIX = "segment-", ".spool"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class SegmentName:
+    """What the name of a segment file says: its place in the log and its marker."""
+
+    sequence: int
+    marker: int
+
+    def __str__(self) -> str:
+        return f"{_PREFIX}{self.sequence:012d}-{self.marker:08x}{_SUFFIX}"
+
+    @classmethod
+    def parse(cls, name: str) -> SegmentName | None:
+        """Return what a name says, None when it is not a segment's."""
+        sequence, _, marker = name.removeprefix(_PREFIX).removesuffix(_SUFFIX).partition("-")
+        try:
+            found = cls(int(sequence), int(marker, 16))
+        except ValueError:
+            return None
+        return found if str(found) == name else None
+
+
+@dataclass(frozen=True, slots=True)
+class Damage:
+    """Bytes of a segment that were durable once and are not readable now."""
+
+    segment: str
+    offset: int
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """The torn end of the newest segment: nothing of it was acknowledged."""
+
+    segment: str
+    offset: int
+    size_bytes: int
+
+
+@dataclass(slots=True)
+class Recovery:
+    """What recovery found."""
+
+    state: LiveState = field(default_factory=LiveState)
+    damages: list[Damage] = field(default_factory=list)
+    """Rotten places in the segments that were read; a record that only an older snapshot still
+    needed may have been recovered in spite of them."""
+    cut: Cut | None = None
+    segments: list[str] = field(default_factory=list)
+    """The segments that the state was made from, oldest first."""
+    last_sequence: int = 0
+    """The highest segment number in use."""
+    bytes_scanned: int = 0
+
+
+def recover(disk: Disk) -> Recovery:
+    """Return what is alive. Nothing is written: `SpoolLog.open` cuts the torn end."""
+    recovery = Recovery()
+    names = sorted(filter(None, map(SegmentName.parse, disk.names())))
+    if not names:
+        return recovery
+    recovery.last_sequence = names[-1].sequence
+    stories: list[tuple[SegmentName, Iterator[Frame]]] = []
+    for name in reversed(names):
+        data = disk.read(str(name))
+        recovery.bytes_scanned += len(data)
+        items = scan(data, name.marker)
+        good, head = _read_snapshot(items)
+        stories.append((name, chain(head, items)))
+        if good:
+            break
+    # without any good snapshot the oldest segment is the fullest story that is left
+    for name, items in reversed(stories):
+        first, newest = not recovery.segments, name is names[-1]
+        _replay(recovery, str(name), items, use_snapshot=first, newest=newest)
+        recovery.segments.append(str(name))
+    return recovery
+
+
+def _read_snapshot(items: Iterator[Frame]) -> tuple[bool, list[Frame]]:
+    """Return whether a segment begins with a whole snapshot, and what was read to know."""
+    head = []
+    for item in items:
+        head.append(item)
+        if not item.kind & FrameKind.SNAPSHOT:
+            return False, head
+        if item.kind == _SNAPSHOT_END:
+            return True, head
+    return False, head
+
+
+def _replay(
+    recovery: Recovery,
+    segment: str,
+    items: Iterable[Frame],
+    *,
+    use_snapshot: bool,
+    newest: bool,
+) -> None:
+    def take(found: Iterable[Frame]) -> None:
+        for item in found:
+            if item.kind == FrameKind.GAP:
+                recovery.damages.append(Damage(segment, item.offset, item.end - item.offset))
+            elif use_snapshot or not item.kind & FrameKind.SNAPSHOT:
+                apply_frame(recovery.state, item)
+
+    last_round: list[Frame] = []
+    round_start = 0
+    for item in items:
+        last_round.append(item)
+        if item.kind in _COMMITS and (start := read_commit(item.body)) > round_start:
+            round_start = start
+            synced = bisect_right(last_round, start, key=attrgetter("end"))
+            take(last_round[:synced])
+            del last_round[:synced]
+    # what came before a newer segment was synced before that was begun
+    whole = _whole_groups(last_round) if newest else len(last_round)
+    take(last_round[:whole])
+    if whole < len(last_round):
+        offset = last_round[whole].offset
+        recovery.cut = Cut(segment, offset, last_round[-1].end - offset)
+
+
+def _whole_groups(items: Iterable[Frame]) -> int:
+    """Return the number of items up to the last commit mark before anything is missing."""
+    whole = 0
+    for count, item in enumerate(items, start=1):
+        if item.kind == FrameKind.GAP:
+            break
+        if item.kind in _COMMITS:
+            whole = count
+    return whole

@@ -1,0 +1,162 @@
+"""What the state machines ask of their callers: datagrams to send, events to handle."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from nearcast.errors import WireError
+from nearcast.wire.messages import (
+    CloseReason,
+    Init,
+    Notify,
+    Publish,
+    Report,
+    Subscribe,
+    Unsubscribe,
+)
+from nearcast.wire.noise import KEY_BYTES
+from nearcast.wire.settings import Address
+
+__all__ = [
+    "Acknowledged",
+    "ClientEvent",
+    "Confirmed",
+    "Connected",
+    "Deliver",
+    "Disconnected",
+    "EchoReturned",
+    "Home",
+    "HomeUnreachable",
+    "Notified",
+    "SendDatagram",
+    "ServerEvent",
+    "SessionClosed",
+    "SessionOpened",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class SendDatagram:
+    """Send these bytes once; losing them is allowed."""
+
+    address: Address
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class SessionOpened:
+    """A client has proved who it is; it may have had a session before."""
+
+    client: str
+    init: Init
+    """With the client's first report."""
+    address: Address
+    """Where it seems to be: nothing larger than an answer goes there before it is proved."""
+
+
+@dataclass(frozen=True, slots=True)
+class Deliver:
+    """A client sent this message.
+
+    Durable publications of one topic come in the order of their sequence, each at least once;
+    the receiver drops repetitions and acknowledges them again.
+    """
+
+    client: str
+    message: Publish | Report | Subscribe | Unsubscribe
+    received_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class SessionClosed:
+    """A client's session ended; its subscriptions end with it."""
+
+    client: str
+    reason: CloseReason
+    undelivered: tuple[bytes, ...] = ()
+    """Notifications that the client may not have, encoded: for `notify` at its next home."""
+
+
+ServerEvent = SessionOpened | Deliver | SessionClosed
+
+
+@dataclass(frozen=True, slots=True)
+class Home:
+    """An edge server as its clients know it."""
+
+    address: Address
+    server_key: bytes
+    """Its static public key."""
+    shard: int = 0
+
+    def __post_init__(self) -> None:
+        host, port = self.address
+        if not host or not 0 < port < 1 << 16 or not 0 <= self.shard < 1 << 8:
+            raise WireError(f"{host!r}, port {port}, shard {self.shard} is no address of a server")
+        if len(self.server_key) != KEY_BYTES:
+            raise WireError(f"the key of a server has {KEY_BYTES} bytes")
+
+
+@dataclass(frozen=True, slots=True)
+class Connected:
+    """The client has a session with this home; subscriptions are asked for again."""
+
+    home: Home
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Disconnected:
+    """The session is over; the client connects again unless access was revoked."""
+
+    home: Home
+    reason: CloseReason
+
+
+@dataclass(frozen=True, slots=True)
+class HomeUnreachable:
+    """The home has not answered several INITs; the client goes on trying."""
+
+    home: Home
+    tries: int
+
+
+@dataclass(frozen=True, slots=True)
+class Acknowledged:
+    """All durable publications of the topic up to this sequence are safe."""
+
+    topic: str
+    up_to: int
+    level: int
+
+
+@dataclass(frozen=True, slots=True)
+class Confirmed:
+    """The server's answer to a subscription (`subscribed`) or its end."""
+
+    topic: str
+    subscribed: bool
+    accepted: bool
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Notified:
+    """A notification, delivered once."""
+
+    notification: Notify
+    is_copy: bool
+    """True when it was sent before and is too old to know whether it was delivered."""
+
+
+@dataclass(frozen=True, slots=True)
+class EchoReturned:
+    """The server returned an echo."""
+
+    payload: bytes
+    round_trip_s: float
+
+
+ClientEvent = (
+    Connected | Disconnected | HomeUnreachable | Acknowledged | Confirmed | Notified | EchoReturned
+)

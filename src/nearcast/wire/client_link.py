@@ -1,0 +1,95 @@
+"""What a client keeps for one session and forgets with it: channel, timers, receipts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from nearcast.wire.actions import Home, SendDatagram
+from nearcast.wire.channel import Channel
+from nearcast.wire.framing import SEALED_OVERHEAD, pack
+from nearcast.wire.messages import Received
+from nearcast.wire.settings import WireSettings
+
+__all__ = ["ClientLink"]
+
+_NEVER = float("inf")
+_RECEIPTS_AT_ONCE = 32
+"""So many datagrams are confirmed without delay: half of what one receipt covers."""
+_RECEIPT_BITS = (1 << 64) - 1
+
+
+class ClientLink:
+    """An established session with a home."""
+
+    def __init__(
+        self,
+        home: Home,
+        channel: Channel,
+        index: int,
+        interval_s: float,
+        settings: WireSettings,
+        now: float,
+    ) -> None:
+        self.home = home
+        self.channel = channel
+        self.index = index
+        """Session index in the server's datagrams."""
+        self.report_due = now
+        """The first report confirms the session: it is repeated until the server is heard."""
+        self._settings = settings
+        self._interval_s = max(interval_s, settings.least_retry_s)
+        self._confirm_wait_s: float | None = settings.first_retry_s
+        self._last_heard = now
+        self._receipt_due = _NEVER
+        self._receipts = 0
+
+    def open(self, data: bytes, now: float) -> bytes:
+        """Return the payload of a datagram: the server lives."""
+        payload = self.channel.open(data)
+        self._last_heard, self._confirm_wait_s = now, None
+        return payload
+
+    def is_silent(self, now: float) -> bool:
+        """Tell whether the server was not heard for three report intervals."""
+        return now >= self._silent_at
+
+    def take_report_turn(self, now: float) -> bool:
+        """Tell whether a report is due, and set the time of the next one."""
+        if now < self.report_due:
+            return False
+        wait_s = self._interval_s
+        if self._confirm_wait_s is not None:
+            wait_s = min(wait_s, self._confirm_wait_s)
+            self._confirm_wait_s *= 2
+        self.report_due = now + wait_s
+        return True
+
+    def note_notifications(self, now: float) -> None:
+        """Remember to confirm a datagram with notifications."""
+        self._receipts += 1
+        delay_s = self._settings.receipt_delay_s if self._receipts < _RECEIPTS_AT_ONCE else 0.0
+        self._receipt_due = min(self._receipt_due, now + delay_s)
+
+    def take_receipt(self, now: float, *, travels_along: bool) -> Received | None:
+        """Return the receipt when it is due, or at once when a datagram goes out anyway."""
+        if not self._receipts or (now < self._receipt_due and not travels_along):
+            return None
+        self._receipt_due, self._receipts = _NEVER, 0
+        window = self.channel.window
+        return Received(window.highest, window.bitmap & _RECEIPT_BITS)
+
+    def seal(self, frames: Iterable[bytes]) -> list[SendDatagram]:
+        """Return the datagrams that hold these frames; fewer when the counters are used up."""
+        return [
+            SendDatagram(self.home.address, self.channel.seal(b"".join(group)))
+            for group in pack(frames, self._settings.datagram_limit - SEALED_OVERHEAD)
+            if not self.channel.is_spent
+        ]
+
+    def next_due(self) -> float:
+        """Return when the session itself has something to do."""
+        return min(self._silent_at, self.report_due, self._receipt_due)
+
+    @property
+    def _silent_at(self) -> float:
+        return self._last_heard + self._settings.missed_reports * self._interval_s

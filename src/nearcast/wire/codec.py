@@ -1,0 +1,172 @@
+"""Messages to frames and back: the only place that knows Protobuf."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import fields
+from operator import attrgetter
+from typing import Any, NamedTuple
+
+from google.protobuf.internal import api_implementation
+from google.protobuf.message import DecodeError
+
+from nearcast.errors import WireError
+from nearcast.wire import messages
+from nearcast.wire.generated import nearcast_pb2
+from nearcast.wire.messages import Message
+
+__all__ = ["COPY", "FRAME_BYTES", "FRAME_LIMIT", "Refused", "decode", "encode", "mark_copy"]
+
+# The pure Python backend recurses without a limit and is 50 times slower.
+assert api_implementation.Type() == "upb", "nearcast needs protobuf with its upb backend"
+
+FRAME_BYTES = 3
+"""Type and length before each body."""
+FRAME_LIMIT = 64
+"""Most frames in one datagram."""
+COPY = 0x80
+"""Bit of the type: the frame was sent before, in another datagram."""
+
+_TOPIC_BYTES = 256
+_TOPIC_LEVELS = 16
+_BODY_BYTES = 0xFFFF
+
+
+class Refused(Exception):  # noqa: N818 - not an error: something to count and forget
+    """What arrived is not acceptable; it has no effect, and the reason is counted."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+class _Kind(NamedTuple):
+    number: int
+    names: tuple[str, ...]
+    values: Callable[[Any], tuple[Any, ...]]
+    check: Callable[[Any], str | None]
+    make: type[Any]
+    protobuf: type[Any]
+
+
+def _check_topic(topic: str) -> str | None:
+    if not topic:
+        return "the topic is empty"
+    if len(topic) * 4 > _TOPIC_BYTES and len(topic.encode()) > _TOPIC_BYTES:
+        return f"the topic has more than {_TOPIC_BYTES} bytes"
+    if topic.count("/") >= _TOPIC_LEVELS:
+        return f"the topic has more than {_TOPIC_LEVELS} levels"
+    return None
+
+
+def _check_of(message_type: type[Any]) -> Callable[[Any], str | None]:
+    """Return what finds the first thing wrong with a message of this type."""
+    of_type = {field.name: field.type for field in fields(message_type)}
+    floats = [name for name, kind in of_type.items() if kind == "float"]
+    needs_topic = "topic" in of_type and message_type is not messages.Busy
+    numbered = message_type is messages.Publish
+
+    def check(message: Any) -> str | None:
+        for name in floats:
+            if not math.isfinite(getattr(message, name)):
+                return f"{name} is not finite"
+        if numbered and not message.oldest <= message.sequence:
+            return "oldest lies after sequence"
+        return _check_topic(message.topic) if needs_topic else None
+
+    return check
+
+
+def _kind(number: int, message_type: type[Any]) -> _Kind:
+    names = tuple(field.name for field in fields(message_type))
+    get = attrgetter(*names)
+    # attrgetter of one name returns no tuple
+    values = get if len(names) > 1 else lambda message: (get(message),)
+    protobuf = getattr(nearcast_pb2, message_type.__name__)
+    return _Kind(number, names, values, _check_of(message_type), message_type, protobuf)
+
+
+_KINDS = tuple(
+    _kind(number, message_type)
+    for number, message_type in enumerate(
+        (
+            messages.Init,
+            messages.Acknowledge,
+            messages.Heartbeat,
+            messages.Report,
+            messages.Publish,
+            messages.Published,
+            messages.Nack,
+            messages.Busy,
+            messages.Subscribe,
+            messages.Unsubscribe,
+            messages.Confirm,
+            messages.Notify,
+            messages.Received,
+            messages.Redirect,
+            messages.Close,
+            messages.Echo,
+        ),
+        start=1,
+    )
+)
+_BY_NUMBER = {kind.number: kind for kind in _KINDS}
+_BY_TYPE = {kind.make: kind for kind in _KINDS}
+
+
+def encode(message: Message) -> bytes:
+    """Return the frame of a message; WireError says what is wrong with it."""
+    kind = _BY_TYPE[type(message)]
+    try:
+        problem = kind.check(message)
+        if problem is not None:
+            raise WireError(problem)
+        fields_of = dict(zip(kind.names, kind.values(message), strict=True))
+        body: bytes = kind.protobuf(**fields_of).SerializeToString()
+    except (ValueError, TypeError) as error:
+        raise WireError(f"{kind.make.__name__}: {error}") from None
+    if len(body) > _BODY_BYTES:
+        raise WireError(f"{kind.make.__name__}: {len(body)} bytes do not fit into a datagram")
+    return bytes((kind.number,)) + len(body).to_bytes(2, "big") + body
+
+
+def mark_copy(frame: bytes) -> bytes:
+    """Return the frame marked as sent before; no need to encode the message again."""
+    return bytes((frame[0] | COPY,)) + frame[1:]
+
+
+def decode(payload: bytes) -> list[tuple[Message, bool]]:
+    """Return the messages of an opened payload, each with whether it is a copy.
+
+    Unknown types are skipped. Anything malformed refuses the whole payload.
+    """
+    found: list[tuple[Message, bool]] = []
+    start, frames = 0, 0
+    while start < len(payload):
+        number = payload[start]
+        if number == 0:
+            break
+        frames += 1
+        if frames > FRAME_LIMIT:
+            raise Refused("too_many_frames")
+        body = start + FRAME_BYTES
+        end = body + int.from_bytes(payload[start + 1 : body], "big")
+        if end > len(payload):
+            raise Refused("malformed")
+        kind = _BY_NUMBER.get(number & ~COPY)
+        if kind is not None:
+            found.append((_parse(kind, payload[body:end]), number >= COPY))
+        start = end
+    return found
+
+
+def _parse(kind: _Kind, body: bytes) -> Message:
+    try:
+        parsed = kind.protobuf.FromString(body)
+    except DecodeError:
+        raise Refused("malformed") from None
+    message: Message = kind.make(*kind.values(parsed))
+    if kind.check(message) is not None:
+        raise Refused("invalid_field")
+    return message

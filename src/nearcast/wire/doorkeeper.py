@@ -1,0 +1,127 @@
+"""A server's side of the handshake: from an INIT to the two ciphers of a session, or a refusal."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from nearcast.wire.channel import Channel
+from nearcast.wire.codec import Refused, decode, encode
+from nearcast.wire.framing import (
+    HEADER_BYTES,
+    MAC_BYTES,
+    PROLOGUE,
+    Header,
+    InitKeys,
+    Kind,
+    write_header,
+)
+from nearcast.wire.init_gate import CookieJar, InitClock, TokenBuckets, prefix_of
+from nearcast.wire.messages import Acknowledge, Init
+from nearcast.wire.noise import NoiseError, ResponderHandshake, public_key
+from nearcast.wire.settings import Address, RandomBytes, WireSettings
+
+__all__ = ["Admission", "Authorise", "CookieNeeded", "Doorkeeper"]
+
+Authorise = Callable[[bytes], str | None]
+"""Returns the id of the client that is enrolled with this static public key, or None."""
+
+
+class CookieNeeded(Refused):
+    """The server is under load and wants to see first that the address is real."""
+
+    def __init__(self, reply: bytes) -> None:
+        super().__init__("cookie_needed")
+        self.reply = reply
+
+
+@dataclass(frozen=True, slots=True)
+class Admission:
+    """A client that has proved its identity, but not yet that it receives at its address."""
+
+    client: str
+    init: Init
+    handshake: ResponderHandshake
+    sender: int
+    """The client's session index."""
+
+
+class Doorkeeper:
+    """Checks INITs, cheapest check first: nothing is stored before the seal is found right."""
+
+    def __init__(
+        self,
+        static_key: bytes,
+        authorise: Authorise,
+        random_bytes: RandomBytes,
+        settings: WireSettings,
+        shard: int,
+    ) -> None:
+        self._static_key = static_key
+        self._authorise = authorise
+        self._random_bytes = random_bytes
+        self._settings = settings
+        self._shard = shard
+        self._keys = InitKeys(public_key(static_key))
+        self._cookies = CookieJar(random_bytes, settings.cookie_rotation_s)
+        self._clock = InitClock(settings)
+        self._all = TokenBuckets(settings.inits_per_s, settings.inits_per_s, 1)
+        self._by_prefix = TokenBuckets(
+            settings.prefix_inits_per_s, settings.prefix_burst, settings.prefix_limit
+        )
+        self._last_epoch = 0
+        self.under_load = False
+        """Set by the caller when its queues are long: every INIT then needs a cookie."""
+
+    def admit(self, data: bytes, address: Address, now: float) -> Admission:
+        """Return who sent an INIT; raises Refused, or CookieNeeded with the reply to send."""
+        self._keys.check_mac1(data)
+        loaded = not self._all.take("", now) or self.under_load
+        if loaded and not self._cookies.accepts(data, address, now):
+            cookie = self._cookies.cookie_for(address, now)
+            nonce = self._random_bytes(12)
+            raise CookieNeeded(self._keys.write_cookie(data, self._shard, cookie, nonce))
+        if not self._by_prefix.take(prefix_of(address), now):
+            raise Refused("init_rate")
+        handshake = ResponderHandshake(static=self._static_key, prologue=PROLOGUE)
+        noise_start = HEADER_BYTES + 4
+        try:
+            payload = handshake.read_first(data[noise_start : -2 * MAC_BYTES])
+        except NoiseError:
+            raise Refused("init_seal") from None
+        client = self._authorise(handshake.initiator_static)
+        if client is None:
+            raise Refused("not_enrolled")
+        messages = [message for message, _ in decode(payload)]
+        if len(messages) != 1 or not isinstance(messages[0], Init):
+            raise Refused("malformed")
+        self._clock.check(handshake.initiator_static, messages[0].time_us, now)
+        sender = int.from_bytes(data[HEADER_BYTES:noise_start], "big")
+        return Admission(client, messages[0], handshake, sender)
+
+    def welcome(self, admission: Admission, index: int, now: float) -> tuple[Channel, bytes]:
+        """Return the channel of the new session and the ACKNOWLEDGE datagram."""
+        now_us = int(now * 1e6)
+        acknowledge = Acknowledge(
+            session=index,
+            report_interval_s=self._settings.report_interval_s,
+            server_time_us=now_us,
+            epoch=admission.init.epoch or self._issue_epoch(now_us),
+        )
+        handshake = admission.handshake
+        reply = write_header(Header(Kind.ACKNOWLEDGE, self._shard, admission.sender))
+        reply += handshake.write_second(encode(acknowledge), ephemeral=self._random_bytes(32))
+        sender, receiver = handshake.split()
+        channel = Channel(
+            sender,
+            receiver,
+            peer_index=admission.sender,
+            shard=self._shard,
+            counter_limit=self._settings.counter_limit,
+        )
+        return channel, reply
+
+    def _issue_epoch(self, now_us: int) -> int:
+        """Time makes epochs rise across restarts and servers as well."""
+        self._last_epoch = max(self._last_epoch + 1, now_us)
+        return self._last_epoch

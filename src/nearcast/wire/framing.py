@@ -1,0 +1,155 @@
+"""The outside of a datagram: header, INIT with its two MACs, cookie reply, packing of frames."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from collections.abc import Iterable, Iterator
+from enum import IntEnum
+from struct import Struct
+from typing import NamedTuple
+
+from nearcast.errors import WireError
+from nearcast.wire.codec import FRAME_LIMIT, Refused
+from nearcast.wire.noise import CipherState, NoiseError
+
+__all__ = [
+    "HEADER_BYTES",
+    "INIT_BYTES",
+    "MAC_BYTES",
+    "PROLOGUE",
+    "SEALED_OVERHEAD",
+    "Header",
+    "InitKeys",
+    "Kind",
+    "mac2_of",
+    "pack",
+    "pad_init_payload",
+    "read_header",
+    "write_header",
+]
+
+PROLOGUE = b"nearcast wire 1"
+_VERSION = 1
+_HEADER = Struct(">BBI")
+HEADER_BYTES = _HEADER.size
+INIT_BYTES = 256
+"""Least size of an INIT; no answer to it is larger."""
+MAC_BYTES = 16
+SEALED_OVERHEAD = HEADER_BYTES + 8 + 16
+"""Header, counter and tag around a sealed payload."""
+_INIT_OVERHEAD = HEADER_BYTES + 4 + 32 + 48 + 16 + 2 * MAC_BYTES
+_NONCE_BYTES = 12
+
+
+class Kind(IntEnum):
+    """What a datagram is; the number is on the wire."""
+
+    INIT = 1
+    ACKNOWLEDGE = 2
+    COOKIE = 3
+    SEALED = 4
+
+
+class Header(NamedTuple):
+    """The first bytes of every datagram."""
+
+    kind: Kind
+    shard: int
+    receiver: int
+
+
+# A lookup is several times faster than Kind(number), and it refuses unknown versions as well.
+_KIND_OF_FIRST_BYTE = {_VERSION << 4 | kind: kind for kind in Kind}
+
+
+def write_header(header: Header) -> bytes:
+    """Return the bytes of a header."""
+    return _HEADER.pack(_VERSION << 4 | header.kind, header.shard, header.receiver)
+
+
+def read_header(datagram: bytes) -> Header:
+    """Return the header; refuses short datagrams, unknown versions and kinds."""
+    if len(datagram) < HEADER_BYTES:
+        raise Refused("too_short")
+    first, shard, receiver = _HEADER.unpack_from(datagram)
+    kind = _KIND_OF_FIRST_BYTE.get(first)
+    if kind is None:
+        raise Refused("unknown_kind")
+    return Header(kind, shard, receiver)
+
+
+def pad_init_payload(payload: bytes) -> bytes:
+    """Return the payload with so many zeros that the INIT has its least size."""
+    return payload.ljust(INIT_BYTES - _INIT_OVERHEAD, b"\0")
+
+
+def mac2_of(cookie: bytes, covered: bytes) -> bytes:
+    """Return the MAC by which an INIT shows that its sender received the cookie."""
+    return hashlib.blake2b(covered, key=cookie, digest_size=MAC_BYTES).digest()
+
+
+class InitKeys:
+    """What both sides derive from the server's static public key, for INIT and cookie reply.
+
+    Whoever knows that public key can compute mac1; it keeps blind senders from making the server
+    compute a handshake, no more.
+    """
+
+    def __init__(self, server_static: bytes) -> None:
+        mac1_key = hashlib.blake2b(b"nearcast mac1" + server_static, digest_size=32).digest()
+        self._mac1 = hashlib.blake2b(key=mac1_key, digest_size=MAC_BYTES)
+        cookie_key = hashlib.blake2b(b"nearcast cookie" + server_static, digest_size=32).digest()
+        self._cookie = CipherState(cookie_key)
+
+    def write_init(self, shard: int, sender: int, noise: bytes, cookie: bytes | None) -> bytes:
+        """Return an INIT datagram around the first message of the handshake."""
+        head = write_header(Header(Kind.INIT, shard, 0)) + sender.to_bytes(4, "big") + noise
+        head += self.mac1(head)
+        return head + (mac2_of(cookie, head) if cookie is not None else bytes(MAC_BYTES))
+
+    def mac1(self, covered: bytes) -> bytes:
+        """Return the MAC over all of an INIT that precedes it."""
+        mac = self._mac1.copy()
+        mac.update(covered)
+        return mac.digest()
+
+    def check_mac1(self, init: bytes) -> None:
+        """Refuse an INIT that is too short or whose sender does not know the server's key."""
+        if len(init) < INIT_BYTES:
+            raise Refused("init_too_short")
+        mac1 = init[-2 * MAC_BYTES : -MAC_BYTES]
+        if not hmac.compare_digest(mac1, self.mac1(init[: -2 * MAC_BYTES])):
+            raise Refused("init_mac1")
+
+    def write_cookie(self, init: bytes, shard: int, cookie: bytes, nonce: bytes) -> bytes:
+        """Return the reply that carries a cookie to the sender of an INIT."""
+        sender = int.from_bytes(init[HEADER_BYTES : HEADER_BYTES + 4], "big")
+        mac1 = init[-2 * MAC_BYTES : -MAC_BYTES]
+        sealed = self._cookie.seal(int.from_bytes(nonce, "big"), mac1, cookie)
+        return write_header(Header(Kind.COOKIE, shard, sender)) + nonce + sealed
+
+    def read_cookie(self, reply: bytes, mac1: bytes) -> bytes:
+        """Return the cookie; refuses replies that do not answer the INIT with this mac1."""
+        start = HEADER_BYTES + _NONCE_BYTES
+        nonce = int.from_bytes(reply[HEADER_BYTES:start], "big")
+        try:
+            return self._cookie.open(nonce, mac1, reply[start:])
+        except NoiseError:
+            raise Refused("cookie_seal") from None
+
+
+def pack(frames: Iterable[bytes], room: int) -> Iterator[list[bytes]]:
+    """Group frames, in their order, into payloads of at most `room` bytes and 64 frames."""
+    group: list[bytes] = []
+    size = 0
+    for frame in frames:
+        if len(frame) > room:
+            raise WireError(f"a message of {len(frame)} bytes exceeds the limit of {room} bytes")
+        if group and (size + len(frame) > room or len(group) == FRAME_LIMIT):
+            yield group
+            group, size = [], 0
+        group.append(frame)
+        size += len(frame)
+    if group:
+        yield group

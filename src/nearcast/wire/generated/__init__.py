@@ -1,0 +1,1 @@
+"""Code generated from `nearcast.proto`; `make proto` writes it anew."""

@@ -1,0 +1,197 @@
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from typing import ClassVar as _ClassVar, Optional as _Optional
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class Init(_message.Message):
+    __slots__ = ("time_us", "epoch", "x_km", "y_km", "direction_deg", "speed_mps")
+    TIME_US_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    X_KM_FIELD_NUMBER: _ClassVar[int]
+    Y_KM_FIELD_NUMBER: _ClassVar[int]
+    DIRECTION_DEG_FIELD_NUMBER: _ClassVar[int]
+    SPEED_MPS_FIELD_NUMBER: _ClassVar[int]
+    time_us: int
+    epoch: int
+    x_km: float
+    y_km: float
+    direction_deg: float
+    speed_mps: float
+    def __init__(self, time_us: _Optional[int] = ..., epoch: _Optional[int] = ..., x_km: _Optional[float] = ..., y_km: _Optional[float] = ..., direction_deg: _Optional[float] = ..., speed_mps: _Optional[float] = ...) -> None: ...
+
+class Acknowledge(_message.Message):
+    __slots__ = ("session", "report_interval_s", "server_time_us", "epoch")
+    SESSION_FIELD_NUMBER: _ClassVar[int]
+    REPORT_INTERVAL_S_FIELD_NUMBER: _ClassVar[int]
+    SERVER_TIME_US_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    session: int
+    report_interval_s: float
+    server_time_us: int
+    epoch: int
+    def __init__(self, session: _Optional[int] = ..., report_interval_s: _Optional[float] = ..., server_time_us: _Optional[int] = ..., epoch: _Optional[int] = ...) -> None: ...
+
+class Heartbeat(_message.Message):
+    __slots__ = ("token", "answer")
+    TOKEN_FIELD_NUMBER: _ClassVar[int]
+    ANSWER_FIELD_NUMBER: _ClassVar[int]
+    token: bytes
+    answer: bool
+    def __init__(self, token: _Optional[bytes] = ..., answer: _Optional[bool] = ...) -> None: ...
+
+class Report(_message.Message):
+    __slots__ = ("x_km", "y_km", "direction_deg", "speed_mps", "time_us")
+    X_KM_FIELD_NUMBER: _ClassVar[int]
+    Y_KM_FIELD_NUMBER: _ClassVar[int]
+    DIRECTION_DEG_FIELD_NUMBER: _ClassVar[int]
+    SPEED_MPS_FIELD_NUMBER: _ClassVar[int]
+    TIME_US_FIELD_NUMBER: _ClassVar[int]
+    x_km: float
+    y_km: float
+    direction_deg: float
+    speed_mps: float
+    time_us: int
+    def __init__(self, x_km: _Optional[float] = ..., y_km: _Optional[float] = ..., direction_deg: _Optional[float] = ..., speed_mps: _Optional[float] = ..., time_us: _Optional[int] = ...) -> None: ...
+
+class Publish(_message.Message):
+    __slots__ = ("topic", "epoch", "sequence", "oldest", "durable", "payload", "has_position", "x_km", "y_km", "published_us")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+    OLDEST_FIELD_NUMBER: _ClassVar[int]
+    DURABLE_FIELD_NUMBER: _ClassVar[int]
+    PAYLOAD_FIELD_NUMBER: _ClassVar[int]
+    HAS_POSITION_FIELD_NUMBER: _ClassVar[int]
+    X_KM_FIELD_NUMBER: _ClassVar[int]
+    Y_KM_FIELD_NUMBER: _ClassVar[int]
+    PUBLISHED_US_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    epoch: int
+    sequence: int
+    oldest: int
+    durable: bool
+    payload: bytes
+    has_position: bool
+    x_km: float
+    y_km: float
+    published_us: int
+    def __init__(self, topic: _Optional[str] = ..., epoch: _Optional[int] = ..., sequence: _Optional[int] = ..., oldest: _Optional[int] = ..., durable: _Optional[bool] = ..., payload: _Optional[bytes] = ..., has_position: _Optional[bool] = ..., x_km: _Optional[float] = ..., y_km: _Optional[float] = ..., published_us: _Optional[int] = ...) -> None: ...
+
+class Published(_message.Message):
+    __slots__ = ("topic", "epoch", "up_to", "level")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    UP_TO_FIELD_NUMBER: _ClassVar[int]
+    LEVEL_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    epoch: int
+    up_to: int
+    level: int
+    def __init__(self, topic: _Optional[str] = ..., epoch: _Optional[int] = ..., up_to: _Optional[int] = ..., level: _Optional[int] = ...) -> None: ...
+
+class Nack(_message.Message):
+    __slots__ = ("topic", "epoch", "expected", "missing")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    EXPECTED_FIELD_NUMBER: _ClassVar[int]
+    MISSING_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    epoch: int
+    expected: int
+    missing: int
+    def __init__(self, topic: _Optional[str] = ..., epoch: _Optional[int] = ..., expected: _Optional[int] = ..., missing: _Optional[int] = ...) -> None: ...
+
+class Busy(_message.Message):
+    __slots__ = ("topic", "retry_after_ms")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    RETRY_AFTER_MS_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    retry_after_ms: int
+    def __init__(self, topic: _Optional[str] = ..., retry_after_ms: _Optional[int] = ...) -> None: ...
+
+class Subscribe(_message.Message):
+    __slots__ = ("request", "topic")
+    REQUEST_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    request: int
+    topic: str
+    def __init__(self, request: _Optional[int] = ..., topic: _Optional[str] = ...) -> None: ...
+
+class Unsubscribe(_message.Message):
+    __slots__ = ("request", "topic")
+    REQUEST_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    request: int
+    topic: str
+    def __init__(self, request: _Optional[int] = ..., topic: _Optional[str] = ...) -> None: ...
+
+class Confirm(_message.Message):
+    __slots__ = ("request", "accepted", "reason")
+    REQUEST_FIELD_NUMBER: _ClassVar[int]
+    ACCEPTED_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    request: int
+    accepted: bool
+    reason: str
+    def __init__(self, request: _Optional[int] = ..., accepted: _Optional[bool] = ..., reason: _Optional[str] = ...) -> None: ...
+
+class Notify(_message.Message):
+    __slots__ = ("topic", "publisher", "epoch", "sequence", "durable", "part", "payload", "published_us", "received_us", "processed_us", "notified_us")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    PUBLISHER_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+    DURABLE_FIELD_NUMBER: _ClassVar[int]
+    PART_FIELD_NUMBER: _ClassVar[int]
+    PAYLOAD_FIELD_NUMBER: _ClassVar[int]
+    PUBLISHED_US_FIELD_NUMBER: _ClassVar[int]
+    RECEIVED_US_FIELD_NUMBER: _ClassVar[int]
+    PROCESSED_US_FIELD_NUMBER: _ClassVar[int]
+    NOTIFIED_US_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    publisher: str
+    epoch: int
+    sequence: int
+    durable: bool
+    part: int
+    payload: bytes
+    published_us: int
+    received_us: int
+    processed_us: int
+    notified_us: int
+    def __init__(self, topic: _Optional[str] = ..., publisher: _Optional[str] = ..., epoch: _Optional[int] = ..., sequence: _Optional[int] = ..., durable: _Optional[bool] = ..., part: _Optional[int] = ..., payload: _Optional[bytes] = ..., published_us: _Optional[int] = ..., received_us: _Optional[int] = ..., processed_us: _Optional[int] = ..., notified_us: _Optional[int] = ...) -> None: ...
+
+class Received(_message.Message):
+    __slots__ = ("highest", "bitmap")
+    HIGHEST_FIELD_NUMBER: _ClassVar[int]
+    BITMAP_FIELD_NUMBER: _ClassVar[int]
+    highest: int
+    bitmap: int
+    def __init__(self, highest: _Optional[int] = ..., bitmap: _Optional[int] = ...) -> None: ...
+
+class Redirect(_message.Message):
+    __slots__ = ("host", "port", "shard", "server_key")
+    HOST_FIELD_NUMBER: _ClassVar[int]
+    PORT_FIELD_NUMBER: _ClassVar[int]
+    SHARD_FIELD_NUMBER: _ClassVar[int]
+    SERVER_KEY_FIELD_NUMBER: _ClassVar[int]
+    host: str
+    port: int
+    shard: int
+    server_key: bytes
+    def __init__(self, host: _Optional[str] = ..., port: _Optional[int] = ..., shard: _Optional[int] = ..., server_key: _Optional[bytes] = ...) -> None: ...
+
+class Close(_message.Message):
+    __slots__ = ("reason",)
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    reason: int
+    def __init__(self, reason: _Optional[int] = ...) -> None: ...
+
+class Echo(_message.Message):
+    __slots__ = ("payload", "answer")
+    PAYLOAD_FIELD_NUMBER: _ClassVar[int]
+    ANSWER_FIELD_NUMBER: _ClassVar[int]
+    payload: bytes
+    answer: bool
+    def __init__(self, payload: _Optional[bytes] = ..., answer: _Optional[bool] = ...) -> None: ...

@@ -1,0 +1,226 @@
+"""The messages of a session as the rest of nearcast sees them; `nearcast.proto` explains each."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+
+__all__ = [
+    "TOKEN_BYTES",
+    "Acknowledge",
+    "Busy",
+    "Close",
+    "CloseReason",
+    "Confirm",
+    "Echo",
+    "Heartbeat",
+    "Init",
+    "Message",
+    "Nack",
+    "Notify",
+    "Publish",
+    "Published",
+    "Received",
+    "Redirect",
+    "Report",
+    "Subscribe",
+    "Unsubscribe",
+]
+
+
+TOKEN_BYTES = 8
+"""Length of a Heartbeat's token."""
+
+
+class CloseReason(IntEnum):
+    """Why a session ended."""
+
+    DONE = 0
+    MOVED = 1
+    STOPPED = 2
+    REVOKED = 3
+    """The only one after which a client does not come back by itself."""
+    WORN = 4
+    """The counter reached its limit: a new handshake is due."""
+    SILENT = 5
+    """Nothing was heard for three report intervals. Never sent: the other side is away."""
+
+
+@dataclass(frozen=True, slots=True)
+class Init:
+    """Client to server, in the first message of the handshake."""
+
+    time_us: int
+    epoch: int = 0
+    x_km: float = 0.0
+    y_km: float = 0.0
+    direction_deg: float = 0.0
+    speed_mps: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Acknowledge:
+    """Server to client, in the second message of the handshake."""
+
+    session: int
+    report_interval_s: float
+    server_time_us: int
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Heartbeat:
+    """A sign of life; with a token that is not an answer, a question."""
+
+    token: bytes = b""
+    answer: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """Where a client is and how it moves."""
+
+    x_km: float
+    y_km: float
+    direction_deg: float = 0.0
+    speed_mps: float = 0.0
+    time_us: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Publish:
+    """One publication; its id is (publisher, topic, epoch, durable, sequence)."""
+
+    topic: str
+    epoch: int
+    sequence: int
+    oldest: int
+    durable: bool
+    payload: bytes
+    has_position: bool = False
+    x_km: float = 0.0
+    y_km: float = 0.0
+    published_us: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """All durable publications of a topic up to this sequence are safe."""
+
+    topic: str
+    epoch: int
+    up_to: int
+    level: int
+
+
+@dataclass(frozen=True, slots=True)
+class Nack:
+    """Publications are missing, from `expected` on."""
+
+    topic: str
+    epoch: int
+    expected: int
+    missing: int
+
+
+@dataclass(frozen=True, slots=True)
+class Busy:
+    """Publish nothing to this topic (empty: to any topic) for a while."""
+
+    topic: str
+    retry_after_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Subscribe:
+    """Ask for the notifications of a topic."""
+
+    request: int
+    topic: str
+
+
+@dataclass(frozen=True, slots=True)
+class Unsubscribe:
+    """Ask for no more notifications of a topic."""
+
+    request: int
+    topic: str
+
+
+@dataclass(frozen=True, slots=True)
+class Confirm:
+    """The answer to a Subscribe or Unsubscribe."""
+
+    request: int
+    accepted: bool
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Notify:
+    """One notification; its id is that of the publication that caused it, and `part`."""
+
+    topic: str
+    publisher: str
+    epoch: int
+    sequence: int
+    durable: bool
+    part: int
+    payload: bytes
+    published_us: int = 0
+    received_us: int = 0
+    processed_us: int = 0
+    notified_us: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Received:
+    """Which datagrams of the server arrived: bit n of the bitmap is counter `highest - n`."""
+
+    highest: int
+    bitmap: int
+
+
+@dataclass(frozen=True, slots=True)
+class Redirect:
+    """The client's new home."""
+
+    host: str
+    port: int
+    shard: int
+    server_key: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Close:
+    """The session ends here."""
+
+    reason: int
+
+
+@dataclass(frozen=True, slots=True)
+class Echo:
+    """A round-trip test: the server returns it."""
+
+    payload: bytes
+    answer: bool = False
+
+
+Message = (
+    Init
+    | Acknowledge
+    | Heartbeat
+    | Report
+    | Publish
+    | Published
+    | Nack
+    | Busy
+    | Subscribe
+    | Unsubscribe
+    | Confirm
+    | Notify
+    | Received
+    | Redirect
+    | Close
+    | Echo
+)

@@ -1,0 +1,76 @@
+"""The settings of sessions; both sides of a site should agree on the datagram limit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from nearcast.errors import ConfigError
+
+__all__ = ["Address", "RandomBytes", "WireSettings"]
+
+Address = tuple[str, int]
+"""Host and port of the other side."""
+
+RandomBytes = Callable[[int], bytes]
+"""Returns so many random bytes: the system's in life, a seeded generator's in simulations."""
+
+
+@dataclass(frozen=True, slots=True)
+class WireSettings:
+    """Limits and timers. Times are in seconds of the `now` that callers pass.
+
+    `now` is Unix time that never runs backwards: the wall clock at the start plus what a
+    monotonic clock counted since.
+    """
+
+    datagram_limit: int = 1_200
+    """Most bytes per datagram: 1,200 passes nearly every path unfragmented; at most 65,507."""
+    report_interval_s: float = 10.0
+    """How often a client reports; the server tells it."""
+    missed_reports: int = 3
+    """A session ends after so many intervals without a datagram."""
+    counter_limit: int = 1 << 32
+    """Datagrams per direction and session, far below what AES-GCM allows."""
+
+    clock_skew_s: float = 30.0
+    """How far a client's clock may be off when it connects."""
+    half_open_s: float = 10.0
+    """How long a server waits for the first datagram after the handshake."""
+    session_limit: int = 10_000
+    """Most sessions of a server, half-open ones included."""
+    cookie_rotation_s: float = 120.0
+    """How often the secret behind the cookies changes; the last one still counts."""
+    inits_per_s: float = 500.0
+    """More INITs than this are load: from then on each needs a cookie."""
+    prefix_inits_per_s: float = 20.0
+    """INITs accepted per address prefix (/24 or /48)."""
+    prefix_burst: float = 40.0
+    """INITs accepted at once per address prefix."""
+    prefix_limit: int = 4_096
+    """Most prefixes remembered."""
+
+    first_retry_s: float = 0.25
+    """Wait before something is sent again while no round trip has been measured."""
+    least_retry_s: float = 0.1
+    """Shortest wait before something is sent again."""
+    longest_retry_s: float = 5.0
+    """Longest wait; waits double up to here."""
+    handshake_tries: int = 5
+    """Tries before a home counts as out of reach."""
+    publish_window: int = 64
+    """Durable publications in flight per topic; also what a server holds behind a gap."""
+    publish_limit: int = 4_096
+    """Durable publications that a client keeps unacknowledged."""
+    topic_limit: int = 1_024
+    """Topics that a server follows per session; forgetting one costs repeated deliveries."""
+    notification_limit: int = 256
+    """Datagrams of unconfirmed notifications that a server keeps per session."""
+    receipt_delay_s: float = 0.02
+    """How long a client gathers notifications before it confirms them."""
+
+    def __post_init__(self) -> None:
+        if not 512 <= self.datagram_limit <= 65_507:
+            raise ConfigError("datagram_limit must lie between 512 and 65507 bytes")
+        if not 1 <= self.publish_window <= 1_024:
+            raise ConfigError("publish_window must lie between 1 and 1024")

@@ -1,0 +1,410 @@
+"""The broker as a state machine: what it stores, tells, copies and acknowledges, and when."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from random import Random
+
+import pytest
+
+from broker.making import broker_with, message
+from nearcast.broker.actions import Ack, Actions, Nack
+from nearcast.broker.audiences import SubscriberTable, resolve
+from nearcast.broker.broker import Broker
+from nearcast.broker.guard import GuardEvent, GuardSettings, ProcessorGuard
+from nearcast.broker.messages import Message, Origin, decode_message
+from nearcast.broker.notifications import (
+    AllSubscribers,
+    InCircle,
+    NamedClients,
+    NearestClients,
+    Notification,
+)
+from nearcast.broker.sequence_gate import Verdict
+from nearcast.broker.topic_settings import TopicSettings
+from nearcast.broker.topic_spool import SpoolView
+from nearcast.errors import ConfigError
+from nearcast.spool.log import SpoolLog, SpoolSettings
+from nearcast.testing.fake_disk import FakeDisk, PowerCutError
+
+
+def ticket(actions: Actions) -> int:
+    assert actions.to_store is not None
+    return actions.to_store.ticket
+
+
+def stored(actions: Actions) -> list[tuple[str, int]]:
+    """Publisher and sequence of the messages to be stored."""
+    if actions.to_store is None:
+        return []
+    found = [
+        decode_message(change.topic, record)
+        for change in actions.to_store.changes
+        for record in change.records
+    ]
+    return [(one.publisher, one.sequence) for one in found]
+
+
+def test_a_message_is_stored_and_notified_at_once_and_acknowledged_after_the_sync() -> None:
+    broker = broker_with(TopicSettings("t", 10), subscribers=("sub", "car"))
+    actions = broker.handle([message("car", 1, value=3)], 0.0)
+    assert stored(actions) == [("car", 1)]
+    (told,) = actions.notifications
+    assert (told.publisher, told.epoch, told.sequence, told.number) == ("car", 1, 1, 0)
+    assert told.recipients == ("sub",)
+    assert not told.durable
+    assert actions.acks == []
+    assert broker.waiting == 1
+    after = broker.on_committed([ticket(actions)])
+    assert after.acks == [Ack("t", "car", 1, 1)]
+    assert after.notifications == []
+    assert broker.waiting == 0
+
+
+def test_a_topic_may_notify_after_the_sync_only() -> None:
+    broker = broker_with(TopicSettings("t", 10, notify_after_sync=True))
+    actions = broker.handle([message("car", 1)], 0.0)
+    assert actions.notifications == []
+    (told,) = broker.on_committed([ticket(actions)]).notifications
+    assert told.durable
+
+
+def test_acknowledgements_are_cumulative_per_publisher() -> None:
+    broker = broker_with(TopicSettings("t", 10))
+    tickets = [
+        ticket(broker.handle([message("a", 2 * n - 1), message("a", 2 * n), message("b", n)], 0.0))
+        for n in (1, 2, 3)
+    ]
+    assert broker.on_committed(tickets).acks == [Ack("t", "a", 1, 6), Ack("t", "b", 1, 3)]
+
+
+def test_a_gap_is_asked_for_and_what_came_early_waits() -> None:
+    broker = broker_with(TopicSettings("t", 10))
+    first = broker.handle([message("a", 1), message("a", 4), message("a", 3)], 0.0)
+    assert stored(first) == [("a", 1)]
+    assert first.held == 2
+    assert first.nacks == [Nack("t", "a", 1, ((2, 2),))]
+    again = broker.handle([message("a", 4)], 0.0)
+    assert (again.duplicates, again.nacks, again.to_store) == (1, first.nacks, None)
+    second = broker.handle([message("a", 2)], 0.0)
+    assert stored(second) == [("a", 2), ("a", 3), ("a", 4)]
+    assert [one.sequence for one in second.notifications] == [2, 3, 4]
+    assert broker.on_committed([1, 2]).acks == [Ack("t", "a", 1, 4)]
+
+
+def test_a_message_far_too_early_is_asked_for_again() -> None:
+    broker = broker_with(TopicSettings("t", 10))
+    actions = broker.handle([message("a", 1000)], 0.0)
+    assert actions.nacks == [Nack("t", "a", 1, ((1, 1000),))]
+    assert actions.to_store is None
+
+
+def test_a_duplicate_is_acknowledged_again_only_when_it_is_durable() -> None:
+    broker = broker_with(TopicSettings("t", 10))
+    first = broker.handle([message("a", 1)], 0.0)
+    again = broker.handle([message("a", 1)], 0.0)
+    assert again.duplicates == 1
+    assert again.acks == []
+    assert again.notifications == []
+    assert stored(again) == []
+    broker.on_committed([ticket(first), ticket(again)])
+    late = broker.handle([message("a", 1), message("a", 1)], 0.0)
+    assert late.duplicates == 2
+    assert late.acks == [Ack("t", "a", 1, 1)]
+    assert late.to_store is None
+
+
+def test_a_newer_epoch_begins_anew_and_an_older_one_is_refused() -> None:
+    broker = broker_with(TopicSettings("t", 10))
+    broker.handle([message("a", 1), message("a", 2)], 0.0)
+    assert stored(broker.handle([message("a", 1, epoch=5)], 0.0)) == [("a", 1)]
+    (refusal,) = broker.handle([message("a", 3, epoch=1)], 0.0).refusals
+    assert (refusal.reason, refusal.epoch) == (Verdict.STALE_EPOCH, 5)
+
+
+def test_a_topic_that_is_not_managed_here_is_refused() -> None:
+    broker = broker_with(TopicSettings("t", 10))
+    actions = broker.handle([message("a", 1, topic="other"), message("a", 0)], 0.0)
+    assert [one.reason for one in actions.refusals] == [None, Verdict.MALFORMED]
+    assert actions.to_store is None
+
+
+def test_a_copy_is_spooled_and_not_processed() -> None:
+    here = broker_with(TopicSettings("t", 10, other_brokers=("there", "yonder")))
+    there = broker_with(TopicSettings("t", 10, other_brokers=("here",)))
+    actions = here.handle([message("a", 1), message("a", 2)], 0.0)
+    assert actions.copies == []  # a copy must mean that it took effect here for good
+    copies = here.on_committed([ticket(actions)]).copies
+    assert [copy.to_server for copy in copies] == ["there", "yonder"]
+    taken = there.handle_copies(copies[0].messages, "here", 0.0)
+    assert stored(taken) == [("a", 1), ("a", 2)]
+    assert taken.notifications == []
+    assert [one.origin for one in there.topics["t"].spool.view()] == [Origin.COPY] * 2
+    after = there.on_committed([ticket(taken)])
+    assert after.copies == []
+    assert after.acks == [Ack("t", "a", 1, 2, to_server="here")]
+    # the publisher moves over: what was processed there is not processed again here
+    moved = there.handle([message("a", 2), message("a", 3)], 0.0)
+    assert moved.duplicates == 1
+    assert [one.sequence for one in moved.notifications] == [3]
+
+
+def test_a_lost_copy_is_asked_for_and_recalled_from_the_spool() -> None:
+    here = broker_with(TopicSettings("t", 3, other_brokers=("there",)))
+    there = broker_with(TopicSettings("t", 9))
+    sent = [message("a", sequence) for sequence in range(1, 7)]
+    here.handle(sent, 0.0)
+    (nack,) = there.handle_copies([sent[5]], "here", 0.0).nacks
+    assert nack == Nack("t", "a", 1, ((1, 5),), to_server="here")
+    found, gone = here.recall("t", "a", 1, nack.missing)
+    assert [one.sequence for one in found] == [4, 5]
+    assert gone == 3
+    assert stored(there.handle_copies(found, "here", 0.0)) == []
+    assert stored(there.advance("t", "a", 1, gone, 0.0)) == [("a", 4), ("a", 5), ("a", 6)]
+    assert here.recall("t", "a", 1, ((7, 2**62),)) == ([], 0)
+    assert here.recall("t", "b", 1, ((1, 2),)) == ([], 0)
+    assert here.recall("x", "a", 1, ((1, 2),)) == ([], 0)
+
+
+def test_a_direct_message_that_copies_release_is_processed_and_acknowledged() -> None:
+    broker = broker_with(TopicSettings("t", 10))
+    broker.handle([message("a", 3)], 0.0)
+    actions = broker.handle_copies([message("a", 1), message("a", 2), message("a", 4)], "b", 0.0)
+    assert stored(actions) == [("a", 1), ("a", 2), ("a", 3), ("a", 4)]
+    assert [one.sequence for one in actions.notifications] == [3]
+    after = broker.on_committed([ticket(actions)])
+    assert after.acks == [Ack("t", "a", 1, 4, to_server="b"), Ack("t", "a", 1, 4)]
+
+
+def test_a_topic_moves_to_another_server_with_all_it_knows() -> None:
+    here = broker_with(TopicSettings("t", 3))
+    here.handle([message("a", sequence) for sequence in range(1, 6)], 0.0)
+    there = broker_with()
+    moving = there.add_topic(TopicSettings("t", 3), here.export_topic("t"))
+    early = there.handle([message("a", 5)], 0.0)
+    assert early.acks == []  # not durable there yet
+    there.on_committed([ticket(moving)])
+    assert there.handle([message("a", 5)], 0.0).acks == [Ack("t", "a", 1, 5)]
+    assert [one.sequence for one in there.topics["t"].spool.view()] == [3, 4, 5]
+    assert stored(there.handle([message("a", 6)], 0.0)) == [("a", 6)]
+    ended = here.remove_topic("t")
+    assert ended.to_store is not None
+    assert ended.to_store.changes[0].ended
+    assert here.handle([message("a", 6)], 0.0).refusals[0].reason is None
+    with pytest.raises(ConfigError, match="already"):
+        there.add_topic(TopicSettings("t", 3))
+
+
+class Poisonous:
+    """Sums values, and raises at a negative one, after having counted it."""
+
+    def __init__(self) -> None:
+        self.total = 0
+        self.calls = 0
+
+    def process(self, batch: Sequence[Message], spool: SpoolView) -> Iterator[Notification]:
+        self.calls += 1
+        assert spool.recent(len(batch)) == list(batch)
+        for one in batch:
+            value = json.loads(one.payload)["value"]
+            self.total += value
+            if value < 0:
+                raise ValueError(f"poison {value}")
+            yield Notification(str(self.total).encode(), cause=one)
+
+    def state(self) -> bytes:
+        return str(self.total).encode()
+
+    def restore(self, state: bytes) -> None:
+        self.total = int(state)
+
+
+def test_a_poisonous_message_does_not_take_the_others_along() -> None:
+    broker = broker_with(TopicSettings("t", 9, processor="p"), p=Poisonous())
+    values = [1, 2, -5, 10, -7, 100]
+    batch = [message("a", number, value=value) for number, value in enumerate(values, start=1)]
+    actions = broker.handle(batch, 0.0)
+    assert [one.payload for one in actions.notifications] == [b"1", b"3", b"13", b"113"]
+    assert stored(actions) == [("a", number) for number in range(1, 7)]
+    assert actions.to_store is not None
+    assert actions.to_store.changes[0].state == b"113"
+    reports = [(one.event, one.message) for one in actions.reports]
+    assert reports == [(GuardEvent.FAILED, batch[2]), (GuardEvent.FAILED, batch[4])]
+    assert "poison -5" in actions.reports[0].detail
+    assert broker.topics["t"].processor.guard.failures == 2
+
+
+def test_a_processor_that_always_fails_rests_and_tries_again() -> None:
+    processor = Poisonous()
+    guard = GuardSettings(failures=3, quarantine_s=10.0)
+    broker = broker_with(TopicSettings("t", 9, processor="p", guard=guard), p=processor)
+    events = []
+    for number in range(1, 31):
+        actions = broker.handle([message("a", number, value=-1)], float(number))
+        assert stored(actions) == [("a", number)]
+        events += [(number, one.event) for one in actions.reports if one.event != "failed"]
+    assert events == [
+        (3, GuardEvent.QUARANTINED),
+        (13, GuardEvent.RESUMED),
+        (15, GuardEvent.QUARANTINED),  # for 20 s now
+    ]
+    assert broker.topics["t"].processor.guard.unprocessed == 30 - 6
+    well = broker.handle([message("a", 31, value=5)], 40.0)
+    assert [one.payload for one in well.notifications] == [b"5"]
+
+
+def test_a_processor_that_takes_too_long_rests() -> None:
+    ticks = iter(range(1000))
+    table = SubscriberTable()
+    guard = GuardSettings(budget_s=0.5, overruns=2)
+    broker = Broker(table, lambda: float(next(ticks)))
+    broker.add_topic(TopicSettings("t", 9, guard=guard))
+    events = [
+        one.event
+        for number in (1, 2, 3)
+        for one in broker.handle([message("a", number)], 0.0).reports
+    ]
+    assert events == [GuardEvent.OVERRUN, GuardEvent.OVERRUN, GuardEvent.QUARANTINED]
+    assert broker.topics["t"].processor.guard.overruns == 2
+
+
+def test_good_batches_between_keep_a_processor_working() -> None:
+    guard = ProcessorGuard(GuardSettings(failures=2, overruns=2, budget_s=1.0))
+    for _ in range(10):
+        guard.failed()
+        guard.succeeded()
+        assert guard.ended(0.1, 0.0) == []
+    assert guard.ended(2.0, 0.0) == [GuardEvent.OVERRUN]
+    assert guard.ended(0.1, 0.0) == []
+    assert guard.ended(2.0, 0.0) == [GuardEvent.OVERRUN]
+    with pytest.raises(ConfigError):
+        GuardSettings(budget_s=0)
+
+
+class Broken:
+    """Does wrong whatever can be done wrong."""
+
+    def process(self, batch: Sequence[Message], spool: SpoolView) -> list[Notification]:
+        return ["not a notification"]  # type: ignore[list-item]
+
+    def state(self) -> bytes:
+        raise RuntimeError("no state")
+
+    def restore(self, state: bytes) -> None:
+        raise RuntimeError("no restore")
+
+
+def test_whatever_a_processor_does_the_broker_goes_on() -> None:
+    broker = broker_with(TopicSettings("t", 9, processor="p"), p=Broken())
+    actions = broker.handle([message("a", 1), message("a", 2)], 0.0)
+    assert stored(actions) == [("a", 1), ("a", 2)]
+    assert actions.notifications == []
+    assert {one.event for one in actions.reports} == {GuardEvent.FAILED}
+
+
+class WrongAudience:
+    """Tells nobody in particular, and somebody."""
+
+    def process(self, batch: Sequence[Message], spool: SpoolView) -> list[Notification]:
+        return [
+            Notification(b"1", "all"),  # type: ignore[arg-type]
+            Notification(b"2", InCircle("x", 0, 1)),  # type: ignore[arg-type]
+            Notification(b"3"),
+        ]
+
+
+def test_an_audience_that_is_none_is_reported_and_the_others_are_told() -> None:
+    broker = broker_with(TopicSettings("t", 9, processor="p"), p=WrongAudience())
+    broker.topics["t"]._lookup.move("sub", 0.0, 0.0)  # type: ignore[attr-defined]
+    actions = broker.handle([message("a", 1)], 0.0)
+    assert [one.payload for one in actions.notifications] == [b"3"]
+    assert len(actions.reports) == 2
+
+
+def test_a_topic_without_a_name_is_refused() -> None:
+    for name in ("", "x" * 1025):
+        with pytest.raises(ConfigError, match="name"):
+            TopicSettings(name, 1)
+
+
+def test_audiences_become_clients() -> None:
+    table = SubscriberTable()
+    rng = Random(1)
+    places = {f"c{number}": (rng.random(), rng.random()) for number in range(30)}
+    for client, place in places.items():
+        table.subscribe("t", client)
+        table.move(client, *place)
+    table.subscribe("t", "nowhere")
+    table.unsubscribe("t", "c29")
+    del places["c29"]
+
+    def squared(client: str) -> float:
+        return (places[client][0] - 0.5) ** 2 + (places[client][1] - 0.5) ** 2
+
+    by_distance = sorted(places, key=squared)
+    assert set(resolve(table, "t", AllSubscribers(), "c1")) == {*places, "nowhere"} - {"c1"}
+    assert (
+        resolve(table, "t", NearestClients(0.5, 0.5, 5), "c1")[:5]
+        == tuple(client for client in by_distance if client != "c1")[:5]
+    )
+    near = resolve(table, "t", NearestClients(0.5, 0.5, 5), by_distance[0])
+    assert near == tuple(by_distance[1:6])
+    assert set(resolve(table, "t", InCircle(0.5, 0.5, 0.3), by_distance[0])) == {
+        client for client in by_distance[1:] if squared(client) <= 0.09
+    }
+    assert resolve(table, "t", NamedClients(("c1", "stranger", "c1", "c2")), "c1") == ("c1", "c2")
+    assert resolve(table, "unknown", AllSubscribers(), "c1") == ()
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_broker_and_log_together_lose_and_double_nothing_over_power_cuts(seed: int) -> None:
+    """Publishers resend until acknowledged; the network loses, doubles and reorders."""
+    rng, disk = Random(seed), FakeDisk(seed)
+    settings, topics = SpoolSettings(segment_bytes=3000), ("t", "u")
+    publishers = [(topic, f"p{number}") for topic in topics for number in range(3)]
+    sent = dict.fromkeys(publishers, 0)
+    acked = dict.fromkeys(publishers, 0)
+    for _ in range(12):
+        disk.cut_power_in(rng.randint(5, 60))
+        try:
+            log = SpoolLog.open(disk, settings)
+            processors = {topic: Poisonous() for topic in topics}
+            broker = broker_with(**processors)  # type: ignore[arg-type]
+            for topic in topics:
+                live = log.recovered.state.topics.get(topic)
+                one = TopicSettings(topic, 100_000, processor=topic)
+                broker.add_topic(one, live, stored=True)
+                view = [*broker.topics[topic].spool.view()]
+                for publisher in {one.publisher for one in view}:
+                    own = [one.sequence for one in view if one.publisher == publisher]
+                    assert own == list(range(1, len(own) + 1))
+                    assert len(own) >= acked[topic, publisher]
+                # output and input are one: the state is the sum over what is spooled
+                effect = sum(json.loads(one.payload)["value"] for one in view)
+                assert processors[topic].total == effect
+            while True:
+                batch = []
+                for topic, publisher in publishers:
+                    key = (topic, publisher)
+                    sent[key] = min(sent[key] + rng.randint(0, 2), acked[key] + 20)
+                    batch += [
+                        message(publisher, number, topic=topic, value=number)
+                        for number in range(acked[key] + 1, sent[key] + 1)
+                        if rng.random() < 0.8
+                        for _ in range(rng.choice((1, 1, 2)))
+                    ]
+                rng.shuffle(batch)
+                actions = broker.handle(batch, 0.0)
+                if actions.to_store is not None:
+                    log.append(actions.to_store)
+                acks = actions.acks
+                if rng.random() < 0.7:
+                    acks = acks + broker.on_committed(log.commit()).acks
+                for ack in acks:
+                    key = (ack.topic, ack.publisher)
+                    assert ack.through <= sent[key]
+                    acked[key] = max(acked[key], ack.through)
+        except PowerCutError:
+            disk.restart()
+    assert sum(acked.values()) > 60

@@ -1,0 +1,148 @@
+"""A real standalone cluster: code, arrays and kernels reach its workers, and one may die."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import sysconfig
+import time
+from collections.abc import Iterator
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from nearcast.errors import PipelineError
+from nearcast.pipeline.sweep.cell import SweepCell, run_cell
+from nearcast.testing.spark_cluster import SparkCluster
+from pipeline.cluster_driver import BLOCKS, USAGE, WIDTH
+
+pytestmark = pytest.mark.timeout(500)  # six JVMs start
+DRIVER = Path(__file__).with_name("cluster_driver.py")
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[SparkCluster]:
+    with SparkCluster(workers=2) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="module")
+def bare_python(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A Python that has all libraries, but not nearcast."""
+    folder = tmp_path_factory.mktemp("bare")
+    libraries = folder / "libraries"
+    libraries.mkdir()
+    for entry in Path(sysconfig.get_paths()["purelib"]).iterdir():
+        if "nearcast" not in entry.name:
+            (libraries / entry.name).symlink_to(entry)
+    program = folder / "python"
+    program.write_text(
+        f'#!/bin/sh\nPYTHONPATH="{libraries}:$PYTHONPATH" exec "{sys.executable}" -S "$@"\n'
+    )
+    program.chmod(0o755)
+    tried = subprocess.run(
+        [program, "-c", "import numpy, nearcast"], capture_output=True, text=True
+    )
+    assert "No module named 'nearcast'" in tried.stderr
+    return program
+
+
+@pytest.fixture(scope="module")
+def told(
+    cluster: SparkCluster, bare_python: Path, tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, Any]:
+    """What a driver tells of its jobs; a worker is killed in the middle of the last one."""
+    meeting = tmp_path_factory.mktemp("meeting")
+    with subprocess.Popen(
+        [sys.executable, str(DRIVER), cluster.master, json.dumps(dict(cluster.conf)), str(meeting)],
+        env={**os.environ, "PYSPARK_PYTHON": str(bare_python)},
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as driver:
+        try:
+            kill_in_the_middle(cluster, meeting, driver)
+            said, _ = driver.communicate(timeout=100)
+        finally:
+            driver.kill()
+    begun = [mark.name.split("-")[1] for mark in meeting.glob("begun-*[0-9]")]
+    return {**json.loads(said), "begun": begun, "lost": (meeting / "lost").read_text()}
+
+
+def kill_in_the_middle(cluster: SparkCluster, meeting: Path, driver: subprocess.Popen[str]) -> None:
+    """Kill the first worker when a block of the last job runs on it."""
+    doomed = str(cluster.work_folder(0).resolve())
+    deadline = time.monotonic() + 300
+    while not any(mark.read_text().startswith(doomed) for mark in meeting.glob("begun-*[0-9]")):
+        assert driver.poll() is None
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    cluster.kill_worker(0)
+    (meeting / "killed").touch()
+
+
+def workers_of(cluster: SparkCluster, blocks: list[dict[str, Any]]) -> set[int]:
+    return {
+        worker
+        for worker in range(2)
+        for block in blocks
+        if block["folder"].startswith(str(cluster.work_folder(worker).resolve()))
+    }
+
+
+def least() -> list[int]:
+    return [int(np.argmin(part)) + at * WIDTH for at, part in enumerate(np.split(USAGE, BLOCKS))]
+
+
+def test_blocks_run_on_both_workers_with_the_shipped_package(
+    cluster: SparkCluster, told: dict[str, Any]
+) -> None:
+    blocks = told["blocks"]
+    assert [block["block"] for block in blocks] == list(range(BLOCKS))
+    assert [block["least"] for block in blocks] == least()
+    assert workers_of(cluster, blocks) == {0, 1}
+    assert len({block["pid"] for block in blocks}) == 2
+    for block in blocks:
+        # Not the package that is installed here.
+        assert block["nearcast"] == f"{block['folder']}/nearcast/__init__.py"
+        assert block["version"] == version("nearcast")
+
+
+def test_the_drivers_compiled_kernels_are_shipped(told: dict[str, Any]) -> None:
+    for block in told["blocks"]:
+        assert block["cache"].startswith(block["folder"])
+        assert block["compiled"] == 0
+
+
+def test_a_sweep_runs_there_as_it_does_here(told: dict[str, Any]) -> None:
+    assert (told["sweep"]["total"], told["sweep"]["failures"]) == (4, [])
+    for row in pq.read_table(told["sweep"]["results"]).to_pylist():
+        cell = SweepCell(row["source"], row["parameters"], row["seed"], method=row["method"])
+        assert row["cost"] == pytest.approx(run_cell(cell)["cost"], rel=1e-12)
+
+
+def test_a_new_executor_gets_all_that_it_needs(told: dict[str, Any]) -> None:
+    again, other = told["restarted"]
+    assert [again["least"], other["least"]] == least()[:2]
+    assert len({again["folder"], other["folder"], told["lost"]}) == 3
+
+
+def test_a_killed_worker_does_not_fail_the_job(cluster: SparkCluster, told: dict[str, Any]) -> None:
+    after = told["after"]
+    assert [block["least"] for block in after] == least()
+    assert workers_of(cluster, after) == {1}
+    # What ran on the lost worker was begun a second time.
+    assert len(told["begun"]) > len(set(told["begun"])) == BLOCKS
+
+
+def test_a_cluster_that_does_not_come_up_says_why() -> None:
+    with (
+        pytest.raises(PipelineError, match=r"cluster's worker-0 ended:\n(.|\n)*[Mm]emory"),
+        SparkCluster(workers=1, memory="1k"),
+    ):
+        pass
