@@ -7,6 +7,7 @@ with arrays and are spared the writing.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -97,6 +98,7 @@ def run(
     for attempt in range(attempts):  # in turns: a busy spell of the machine meets all ways
         for way in ways:
             begin(f"{way}, attempt {attempt + 1}")
+            os.sync()  # no way waits for what the one before left to be written
             watch = Stopwatch()
             result = _relate(way, workspace, source, size)
             seconds = watch.seconds()

@@ -20,6 +20,11 @@ if TYPE_CHECKING:
 __all__ = ["SparkSettings", "is_embedded", "open_session"]
 
 _CONNECT_S = 5.0
+_EMBEDDED = {
+    "spark.driver.host": "127.0.0.1",
+    "spark.python.daemon.module": "nearcast.pipeline.worker_daemon",
+}
+"""Settings that make sense where all processes are on this machine and share its libraries."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +113,7 @@ def _defaults(settings: SparkSettings) -> dict[str, str]:
         "spark.sql.execution.arrow.pyspark.enabled": "true",
         "spark.sql.execution.arrow.maxRecordsPerBatch": "100000",
         "spark.driver.maxResultSize": "0",
-        **({"spark.driver.host": "127.0.0.1"} if embedded else {}),
+        **(_EMBEDDED if embedded else {}),
     }
 
 

@@ -76,8 +76,9 @@ def _write_block(
     if not folder.is_dir():
         return _NOT_SEEN
     unfinished, rows = folder / f"_{block}.{uuid.uuid4().hex}", 0
-    # Dictionaries would take longer than all the rest and save little.
-    with parquet.ParquetWriter(unfinished, schema, use_dictionary=False) as writer:
+    # Dictionaries and compression would take longer than all the rest.
+    options = {"use_dictionary": False, "compression": "none", "write_statistics": False}
+    with parquet.ParquetWriter(unfinished, schema, **options) as writer:
         for batch in batches:
             writer.write_batch(batch)
             rows += len(batch)
@@ -101,5 +102,5 @@ def read_columns(
         rows = parquet.read_table(file, columns=list(columns))
         begin, end = end, end + size
         for array, name in zip(whole, columns, strict=True):
-            array[begin:end] = rows.column(name)
+            array[begin:end] = rows.column(name).combine_chunks()
     return whole

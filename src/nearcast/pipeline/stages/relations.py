@@ -99,7 +99,7 @@ def relate(
     client, others, score = read_columns(
         workspace, RELATIONS_TABLE, ["client_index", "other_index", "score"]
     )
-    start = np.searchsorted(client, np.arange(clients + 1, dtype=np.int32)).astype(np.int64)
+    start = np.concatenate([[0], np.cumsum(np.bincount(client, minlength=clients))])
     return work.join([RankedBlock(start, others, score)])
 
 
