@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from cli.conftest import run as run
 from nearcast.pipeline.session import SparkSettings, open_session
 from nearcast.pipeline.workspace import Workspace
 

@@ -17,8 +17,14 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
+from nearcast.domain.plan import Model
+from nearcast.domain.plan_files import read_plan
+from nearcast.domain.scenario_files import read_scenario
 from nearcast.errors import PipelineError
+from nearcast.pipeline.raw_logs import LogShape, write_publication_log
 from nearcast.pipeline.sweep.cell import SweepCell, run_cell
+from nearcast.planning.request import PlanRequest
+from nearcast.planning.solve import make_plan
 from nearcast.testing.spark_cluster import SparkCluster
 from pipeline.cluster_driver import BLOCKS, USAGE, WIDTH
 
@@ -97,6 +103,34 @@ def workers_of(cluster: SparkCluster, blocks: list[dict[str, Any]]) -> set[int]:
 
 def least() -> list[int]:
     return [int(np.argmin(part)) + at * WIDTH for at, part in enumerate(np.split(USAGE, BLOCKS))]
+
+
+def test_the_whole_pipeline_runs_there_as_it_does_here(
+    cluster: SparkCluster, bare_python: Path, tmp_path: Path
+) -> None:
+    # Before the tests that kill a worker.
+    log, out = tmp_path / "log.csv", tmp_path / "run"
+    write_publication_log(log, LogShape(clients=60, topics=12, members=90, dirty=0.1), seed=3)
+    settings = [word for item in cluster.conf.items() for word in ("--conf", "=".join(item))]
+    asked = ["--method", "reloc", "--regions", "3", "--master", cluster.master, *settings, "--json"]
+    program = "from nearcast.cli.main import main; main()"
+    done = subprocess.run(
+        [sys.executable, "-c", program, "pipeline", "run", str(log), "--out", str(out), *asked],
+        env={**os.environ, "PYSPARK_PYTHON": str(bare_python)},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    told = json.loads(done.stdout)
+    ingest, members = told["stages"][:2]
+    assert ingest["rows_in"] == ingest["rows_out"] + ingest["quarantined"] == 90
+    assert ingest["quarantined"] > 0
+    scenario = read_scenario(out / "scenario")
+    assert members["rows_out"] == len(scenario.members)
+    here = make_plan(scenario, PlanRequest(Model.RATIO, method="reloc", regions=3))
+    there, _ = read_plan(out / "plan", scenario)
+    assert np.array_equal(there.homes, here.plan.homes)
+    assert told["evaluation"]["cost"] == pytest.approx(here.report.cost, rel=1e-9)
 
 
 def test_blocks_run_on_both_workers_with_the_shipped_package(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
     from nearcast.domain.imports.follows import FollowsParams
 
 __all__ = ["run"]
+
+_SMALL_BYTES = 8_000_000
 
 
 @click.command()
@@ -112,7 +115,12 @@ def run(
     """
     from nearcast.domain.imports.publications import PublicationsParams
     from nearcast.domain.plan_files import report_to_json
-    from nearcast.pipeline.run import RunSettings, prepare_run_folder, run_pipeline
+    from nearcast.pipeline.run import (
+        RunSettings,
+        check_run_folder,
+        prepare_run_folder,
+        run_pipeline,
+    )
     from nearcast.pipeline.stages.members import MembersSettings
     from nearcast.pipeline.stages.relations import RelationSettings
     from nearcast.planning.registry import find_method
@@ -147,8 +155,12 @@ def run(
             bound_limit_s=bound_limit_s,
         ),
     )
-    prepare_run_folder(out, overwrite)
-    with spark_session(spark_with) as session, stage_progress(session, not as_json) as begin:
+    check_run_folder(out, overwrite)
+    with (
+        spark_session(spark_with, small=_is_small(logs)) as session,
+        stage_progress(session, not as_json) as begin,
+    ):
+        prepare_run_folder(out, overwrite)
         result = run_pipeline(session, settings, out, begin, spark_with.print_plan())
     report = result.outcome.report
     print_warnings(report.warnings)
@@ -165,6 +177,12 @@ def run(
     print_stages(result.stages, title=f"stages -> {out}")
     print_plan(report, title=f"{report.method} under the {report.model} model -> {out / 'plan'}")
     print_evaluation(result.evaluation)
+
+
+def _is_small(logs: Sequence[Path]) -> bool:
+    """Return whether the logs are files of a few megabytes in all."""
+    files = [path for path in logs if path.is_file()]
+    return len(files) == len(logs) and sum(path.stat().st_size for path in files) < _SMALL_BYTES
 
 
 def _follows(log_format: str, topics: int | None, servers_per_side: int) -> FollowsParams | None:

@@ -81,14 +81,15 @@ def relations(
     --out gets the table relations: client_index, rank, other_index, score.
     """
     from nearcast.domain.scenario_files import read_scenario
-    from nearcast.pipeline.run import prepare_run_folder
+    from nearcast.pipeline.run import check_run_folder, prepare_run_folder
     from nearcast.pipeline.stages.relations import RelationSettings, relate
     from nearcast.planning.relations import RelationKind
 
     settings = RelationSettings(most=related, kind=None if kind is None else RelationKind(kind))
     scenario = read_scenario(folder)
-    prepare_run_folder(out, overwrite)
+    check_run_folder(out, overwrite)
     with _stage("relations", out, spark_with, not as_json) as (workspace, record):
+        prepare_run_folder(out, overwrite)
         relate(workspace, scenario, settings, record)
     if as_json:
         print_json({"relations": str(out / "relations"), "stages": [asdict(record)]})
@@ -129,8 +130,9 @@ def plan(
 ) -> None:
     """Plan the scenario in FOLDER: reloc and optimised region by region, in parallel.
 
-    RELOC gives exactly the plan of `nearcast plan`; optimised searches each region on a core of
-    its own and then repairs the seams between them.
+    RELOC gives exactly the plan of `nearcast plan`. From some 50,000 clients on, where topics keep
+    to their neighbourhood, optimised searches parts of the servers at once and then repairs the
+    seams between them; else it searches the whole in one task.
     """
     from nearcast.domain.output_folder import check_output_folder
     from nearcast.domain.plan_files import report_to_json, write_plan
@@ -193,17 +195,19 @@ def evaluate(
     """
     from nearcast.domain.plan_files import read_plan
     from nearcast.domain.scenario_files import read_scenario
-    from nearcast.pipeline.run import prepare_run_folder
+    from nearcast.pipeline.run import check_run_folder, prepare_run_folder
     from nearcast.pipeline.stages.evaluate import evaluate_plan
 
     scenario = read_scenario(folder)
     made, said = read_plan(plan_folder, scenario)
     if out is not None:
-        prepare_run_folder(out, overwrite)
+        check_run_folder(out, overwrite)
     with (
         tempfile.TemporaryDirectory(prefix="nearcast-evaluate-") as scratch,
         _stage("evaluate", out or Path(scratch), spark_with, not as_json) as (workspace, record),
     ):
+        if out is not None:
+            prepare_run_folder(out, overwrite)
         evaluation = evaluate_plan(
             workspace,
             scenario,

@@ -31,7 +31,14 @@ from nearcast.planning.solve import PlanOutcome
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["RUN_FILE", "RunResult", "RunSettings", "prepare_run_folder", "run_pipeline"]
+__all__ = [
+    "RUN_FILE",
+    "RunResult",
+    "RunSettings",
+    "check_run_folder",
+    "prepare_run_folder",
+    "run_pipeline",
+]
 
 RUN_FILE = "run.json"
 _SERVERS_PER_REGION = 4
@@ -60,22 +67,32 @@ class RunResult:
     stages: list[StageRecord]
 
 
+def check_run_folder(folder: Path, overwrite: bool) -> None:
+    """Raise an OutputError if something is in the way of a run; nothing is changed."""
+    try:
+        if not folder.exists() or (folder.is_dir() and not any(folder.iterdir())):
+            return
+        if not (folder / RUN_FILE).is_file():
+            raise OutputError(f"{folder}: exists already and is not an earlier run")
+    except OSError as reason:
+        raise OutputError(f"{folder}: {reason.strerror}") from reason
+    if not overwrite:
+        raise OutputError(f"{folder}: holds an earlier run; give --overwrite to replace it")
+
+
 def prepare_run_folder(folder: Path, overwrite: bool) -> None:
     """Make the folder of a run; an earlier run there is replaced if `overwrite` says so.
 
     Raises
     ------
     OutputError
-        When something is in the way; nothing is changed then.
+        When something is in the way, or the folder cannot be written.
     """
+    check_run_folder(folder, overwrite)
     try:
-        if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-            if not (folder / RUN_FILE).is_file():
-                raise OutputError(f"{folder}: exists already and is not an earlier run")
-            if not overwrite:
-                raise OutputError(f"{folder}: holds an earlier run; give --overwrite to replace it")
+        if folder.exists():
             shutil.rmtree(folder)
-        folder.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(parents=True)
         (folder / RUN_FILE).write_text("{}\n")
     except OSError as reason:
         raise OutputError(f"{folder}: cannot be written: {reason.strerror}") from reason
