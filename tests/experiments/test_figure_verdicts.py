@@ -11,7 +11,7 @@ from experiments.figure_rows import curves_of
 from nearcast.delay.ratio import RatioCost
 from nearcast.domain.plan import Objective
 from nearcast.experiments.figures import (
-    placement2022,
+    placement_findings,
     region_sweep,
     reloc2020,
     sigma_sweep,
@@ -19,7 +19,7 @@ from nearcast.experiments.figures import (
 )
 from nearcast.experiments.figures.examples2021 import size_verdicts
 from nearcast.experiments.figures.figure import Verdict
-from nearcast.experiments.figures.placement2022 import PairTable
+from nearcast.experiments.figures.placement_findings import PairTable
 from nearcast.experiments.figures.preliminary2021 import Plans, method_verdicts, step_verdicts
 
 Table = dict[str, dict[float, dict[str, float]]]
@@ -173,21 +173,21 @@ def pairs(**ms: list[float]) -> PairTable:
 
 def test_d2_favours_near_pairs() -> None:
     d1 = [1.0, 1, 1, 1, 1, 1]
-    agreeing = placement2022.distance_verdicts([pairs(d1=d1, d2=[0.8, 1, 1.1, 0.9, 1, 1.2])])
+    agreeing = placement_findings.distance_verdicts([pairs(d1=d1, d2=[0.8, 1, 1.1, 0.9, 1, 1.2])])
     assert agreement(agreeing) == [True] * 3
     assert "of 2 pairs 2 are faster and 0 slower" in agreeing[0].ours
-    against = placement2022.distance_verdicts([pairs(d1=d1, d2=[1.2, 1, 0.8, 1, 1, 1])])
+    against = placement_findings.distance_verdicts([pairs(d1=d1, d2=[1.2, 1, 0.8, 1, 1, 1])])
     assert agreement(against) == [False] * 3
 
 
 def test_d3_favours_topics_that_are_late() -> None:
     d1 = [0.9, 0.8, 0.4, 1.0, 1.0, 1.0]
     table = pairs(d1=d1, d3=[0.5, 0.6, 0.4, 1.2, 1.4, 1.0])
-    assert agreement(placement2022.tight_verdicts([table])) == [True] * 3
-    assert agreement(placement2022.loose_verdicts([table])) == [True, True]
+    assert agreement(placement_findings.tight_verdicts([table])) == [True] * 3
+    assert agreement(placement_findings.loose_verdicts([table])) == [True, True]
     late = pairs(d1=d1, d3=[0.95, 0.85, 0.6, 0.9, 0.9, 1.6])
-    assert agreement(placement2022.tight_verdicts([late])) == [False] * 3
-    verdicts = placement2022.loose_verdicts([late])
+    assert agreement(placement_findings.tight_verdicts([late])) == [False] * 3
+    verdicts = placement_findings.loose_verdicts([late])
     assert agreement(verdicts) == [False, False]
     assert verdicts[1].ours == "0 of the 1 slower pairs"
 
