@@ -28,7 +28,7 @@ from nearcast.planning.solve import make_plan
 from nearcast.testing.spark_cluster import SparkCluster
 from pipeline.cluster_driver import BLOCKS, USAGE, WIDTH
 
-pytestmark = pytest.mark.timeout(500)  # six JVMs start
+pytestmark = [pytest.mark.timeout(500), pytest.mark.slow]  # six JVMs start
 DRIVER = Path(__file__).with_name("cluster_driver.py")
 
 

@@ -94,7 +94,8 @@ def test_stages_run_one_by_one_on_a_scenario(spark: SparkSession, run: Run, scen
 
 def test_a_sweep_is_resumed(spark: SparkSession, run: Run) -> None:
     Path("spec.toml").write_text(
-        'methods = ["nearest", "otos"]\nseeds = 2\n[scenario]\nsource = "reloc2021"\ntopics = 2\n'
+        'methods = ["nearest", "otos"]\nseeds = 2\n[scenario]\nsource = "reloc2021"\n'
+        "parameters = {topics = 2}\n"
     )
     first = run("pipeline", "sweep", "spec.toml", "--out", "s", *EMBEDDED, "--json")
     assert first.code == 0, first.err

@@ -75,7 +75,7 @@ def test_counts_equal_those_in_memory_and_a_plain_count(
 ) -> None:
     scenario = random_scenario(seed)
     record = StageRecord("relations")
-    found = relate(workspace, scenario, RelationSettings(most, RelationKind.COUNTS), record)
+    found = relate(workspace, scenario, RelationSettings(most, RelationKind.COUNTS), record).read()
     assert_same(found, relate_clients(scenario, most, RelationKind.COUNTS))
 
     members: dict[int, list[int]] = {}
@@ -103,7 +103,7 @@ def test_counts_equal_those_in_memory_and_a_plain_count(
 def test_a_small_scenario_is_factorised_as_in_memory(workspace: Workspace) -> None:
     scenario = random_scenario(2)
     record = StageRecord("relations")
-    found = relate(workspace, scenario, RelationSettings(7), record)
+    found = relate(workspace, scenario, RelationSettings(7), record).read()
     assert found.kind is RelationKind.FACTORISED
     assert_same(found, relate_clients(scenario, 7))
     assert {tuple(row) for row in workspace.load(RELATIONS_TABLE).collect()} == rows_of(found)
@@ -118,7 +118,7 @@ def test_a_large_scenario_is_factorised_as_in_memory(
     scenario = random_scenario(3)
     record = StageRecord("relations")
     settings = RelationSettings(7, RelationKind.FACTORISED, rank=5)
-    found = relate(workspace, scenario, settings, record)
+    found = relate(workspace, scenario, settings, record).read()
     assert_same(found, relate_clients(scenario, 7, RelationKind.FACTORISED, rank=5))
     assert record.notes["factors"] == 5
     assert "strongest factors" in record.notes["lost_by_factors"]
@@ -136,7 +136,7 @@ def test_als_ranks_by_the_product_of_its_factors(
 
     monkeypatch.setattr(stage, "als_factors", kept)
     settings = RelationSettings(5, RelationKind.ALS, rank=4)
-    found = relate(workspace, scenario, settings, StageRecord("relations"))
+    found = relate(workspace, scenario, settings, StageRecord("relations")).read()
     assert found.kind is RelationKind.ALS
     assert len(found.others)
     assert not factors[-len(factors) // 5 :].any()
@@ -158,7 +158,7 @@ def test_what_large_topics_lose_is_written_down(
     scenario = random_scenario(5)
     record = StageRecord("relations")
     settings = RelationSettings(2, RelationKind.COUNTS)
-    found = relate(workspace, scenario, settings, record)
+    found = relate(workspace, scenario, settings, record).read()
     assert_same(found, relate_clients(scenario, 2, RelationKind.COUNTS))
     limit = record.notes["partners_per_topic"]
     lost = topics = 0
@@ -175,7 +175,7 @@ def test_nobody_is_related_without_members(workspace: Workspace) -> None:
     scenario = random_scenario(6)
     nobody = Members(*(column[:0] for column in _columns(scenario.members)))
     record = StageRecord("relations")
-    found = relate(workspace, replace(scenario, members=nobody), RelationSettings(), record)
+    found = relate(workspace, replace(scenario, members=nobody), RelationSettings(), record).read()
     assert not found.start.any()
     assert workspace.load(RELATIONS_TABLE).count() == record.rows_out == 0
 
@@ -186,7 +186,9 @@ def _columns(members: Members) -> list[np.ndarray]:
 
 def test_a_table_is_replaced_and_leaves_nothing_else(workspace: Workspace) -> None:
     for seed in (0, 1):
-        found = relate(workspace, random_scenario(seed), RelationSettings(4), StageRecord("r"))
+        found = relate(
+            workspace, random_scenario(seed), RelationSettings(4), StageRecord("r")
+        ).read()
     assert {tuple(row) for row in workspace.load(RELATIONS_TABLE).collect()} == rows_of(found)
     assert [path.name for path in workspace.folder.iterdir()] == [RELATIONS_TABLE]
     assert all(

@@ -28,8 +28,11 @@ def sweep(spec: Path, out: Path, spark_with: SparkOptions, as_json: bool) -> Non
       seeds = 10
       regions = [1, 4, 16]
       [scenario]
-      source = "reloc2021"
+      source = "reloc2021"       # or reloc2020, placement2022, city, follows, folder
+      [scenario.parameters]
       sigma_km = [1, 5, 10]
+      [limits]
+      iterations = 1000000
 
     --out gets results.parquet, one row a combination. Run the same command again after a kill, or
     with more seeds: what is there is kept. A combination that fails is reported and tried again

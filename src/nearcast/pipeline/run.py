@@ -20,7 +20,7 @@ from nearcast.pipeline.stages.evaluate import Evaluation, evaluate_plan
 from nearcast.pipeline.stages.ingest import ingest_publications
 from nearcast.pipeline.stages.ingest_follows import ingest_follows, members_from_follows
 from nearcast.pipeline.stages.members import MembersSettings, find_members
-from nearcast.pipeline.stages.plan import plan_scenario
+from nearcast.pipeline.stages.plan import RELATING_METHODS, plan_scenario
 from nearcast.pipeline.stages.regions import divide
 from nearcast.pipeline.stages.relations import RelationSettings, relate
 from nearcast.pipeline.stages.scenario import build_scenario
@@ -145,7 +145,8 @@ def run_pipeline(
         regions = divide(workspace, scenario, count, request.seed, record)
     with stage("plan") as record:
         known = regions if request.regions is not None else None
-        outcome = plan_scenario(workspace, scenario, request, record, relations, known)
+        related = relations.read() if request.method in RELATING_METHODS else None
+        outcome = plan_scenario(workspace, scenario, request, record, related, known)
         chosen = outcome.report.search.get("regions", regions.count)
         if chosen != regions.count:
             # RELOC chose their number by the delay: the tables show what it used.

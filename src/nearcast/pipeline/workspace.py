@@ -24,8 +24,11 @@ class Workspace:
     """Called with a table's name and Spark's physical plan for it, before it is computed."""
 
     def path(self, table: str) -> Path:
-        """Return the folder of a table."""
-        return self.folder / table
+        """Return the folder of a table.
+
+        Absolute: Spark's JVM may have been started in another working directory than ours.
+        """
+        return self.folder.absolute() / table
 
     def save(self, table: str, frame: DataFrame) -> int:
         """Write a table and return its rows; an earlier one is replaced."""

@@ -42,11 +42,12 @@ from nearcast.planning.stopping import Stopwatch
 if TYPE_CHECKING:
     from nearcast.pipeline.workspace import Workspace
 
-__all__ = ["HOMES_SCHEMA", "PLAN_FOLDER", "plan_by_regions", "plan_scenario"]
+__all__ = ["HOMES_SCHEMA", "PLAN_FOLDER", "RELATING_METHODS", "plan_by_regions", "plan_scenario"]
 
 HOMES_SCHEMA = "client_index int, server_index int"
 PLAN_FOLDER = "plan"
-_COOPERATES = {"reloc": True, "relation": False}
+RELATING_METHODS = {"reloc": True, "relation": False}
+"""Methods that read relations, and whether they cooperate."""
 _MOST_PAIRS_FOR_LIMITS = 200_000_000
 """Pairs to look at for the limits: some minutes; beyond it a plan is reported without them."""
 
@@ -108,11 +109,11 @@ def plan_by_regions(
     spark = workspace.spark
     find_method(request.method, request.model)
     with share_scenario(spark, scenario) as shared:
-        if request.method in _COOPERATES:
+        if request.method in RELATING_METHODS:
             return plan_by_relations(
                 scenario,
                 request,
-                cooperate=_COOPERATES[request.method],
+                cooperate=RELATING_METHODS[request.method],
                 relations=relations,
                 regions=regions,
                 assign=distributed_assign(spark, shared),

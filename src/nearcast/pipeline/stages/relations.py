@@ -31,7 +31,7 @@ from nearcast.planning.relations import (
     prepare_scores,
 )
 
-__all__ = ["RELATIONS_SCHEMA", "RELATIONS_TABLE", "RelationSettings", "relate"]
+__all__ = ["RELATIONS_SCHEMA", "RELATIONS_TABLE", "RelationSettings", "RelationsTable", "relate"]
 
 RELATIONS_TABLE = "relations"
 RELATIONS_SCHEMA = pa.schema(
@@ -71,10 +71,28 @@ class RelationSettings:
                 raise ConfigError(f"relations: {name} must be at least 1")
 
 
+@dataclass(frozen=True, slots=True)
+class RelationsTable:
+    """The table that `relate` wrote; not every method of planning reads it."""
+
+    workspace: Workspace
+    clients: int
+    kind: RelationKind
+    partners_per_topic: int
+
+    def read(self) -> Relations:
+        """Return the relations in memory."""
+        client, others, score = read_columns(
+            self.workspace, RELATIONS_TABLE, ["client_index", "other_index", "score"]
+        )
+        start = np.concatenate([[0], np.cumsum(np.bincount(client, minlength=self.clients))])
+        return Relations(self.kind, start, others, score, self.partners_per_topic)
+
+
 def relate(
     workspace: Workspace, scenario: Scenario, settings: RelationSettings, record: StageRecord
-) -> Relations:
-    """Write the strongest relations of each client and return them; see RELATIONS_SCHEMA."""
+) -> RelationsTable:
+    """Write the strongest relations of each client; see RELATIONS_SCHEMA."""
     spark, clients = workspace.spark, len(scenario.clients)
     record.rows_in = len(scenario.members)
     if not len(scenario.members):
@@ -96,11 +114,7 @@ def relate(
             workspace, RELATIONS_TABLE, RELATIONS_SCHEMA, len(ends) - 1, rows_of
         )
     record.tables[RELATIONS_TABLE] = record.rows_out
-    client, others, score = read_columns(
-        workspace, RELATIONS_TABLE, ["client_index", "other_index", "score"]
-    )
-    start = np.concatenate([[0], np.cumsum(np.bincount(client, minlength=clients))])
-    return work.join([RankedBlock(start, others, score)])
+    return RelationsTable(workspace, clients, work.kind, work.partners_per_topic)
 
 
 def _block_ends(workspace: Workspace, work: RelationWork) -> list[int]:
@@ -140,10 +154,11 @@ def _rows(ranked: RankedBlock, begin: int, end: int) -> pa.RecordBatch:
     )
 
 
-def _save_nothing(workspace: Workspace, clients: int, record: StageRecord) -> Relations:
+def _save_nothing(workspace: Workspace, clients: int, record: StageRecord) -> RelationsTable:
     save_blocks(workspace, RELATIONS_TABLE, RELATIONS_SCHEMA, 1, lambda _block: ())
     record.tables[RELATIONS_TABLE] = 0
-    return no_relations(clients)
+    nothing = no_relations(clients)
+    return RelationsTable(workspace, clients, nothing.kind, nothing.partners_per_topic)
 
 
 def _notes(work: RelationWork, settings: RelationSettings) -> dict[str, object]:
