@@ -235,3 +235,4 @@ def test_topic_sizes_are_held_against_the_papers_numbers() -> None:
     as_paper[0] = 21
     assert agreement(size_verdicts(as_paper, 4)) == [True, True, True]
     assert agreement(size_verdicts(np.full(65, 22), 4)) == [False, False, False]
+    assert agreement(size_verdicts(as_paper, 2)) == [True, True, False]
