@@ -6,7 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: help setup demo test quick check format fresh bench lock clean
+.PHONY: help setup demo test quick check format fresh bench proto lock clean
 
 help: ## List the verbs
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -51,6 +51,10 @@ fresh: ## Remove compiled kernels, after a change to a *kernels.py file
 bench: setup ## Measure gap, speed and memory of the planners (minutes)
 	$(BIN)/nearcast bench plan --out bench-output/plan
 	$(BIN)/nearcast bench gap --out bench-output/gap
+
+proto: ## Generate the wire's messages anew, after a change to nearcast.proto
+	$(BIN)/uvx --from grpcio-tools==1.85.1 python -m grpc_tools.protoc -I src/nearcast/wire \
+		--python_out=src/nearcast/wire/generated --pyi_out=src/nearcast/wire/generated nearcast.proto
 
 lock: ## Resolve the requirements anew into requirements.lock
 	$(BIN)/uv pip compile --quiet --generate-hashes --no-annotate --no-header \
