@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -31,8 +30,6 @@ if TYPE_CHECKING:
     from nearcast.domain.imports.follows import FollowsParams
 
 __all__ = ["run"]
-
-_SMALL_BYTES = 8_000_000
 
 
 @click.command()
@@ -157,7 +154,7 @@ def run(
     )
     check_run_folder(out, overwrite)
     with (
-        spark_session(spark_with, small=_is_small(logs)) as session,
+        spark_session(spark_with) as session,
         stage_progress(session, not as_json) as begin,
     ):
         prepare_run_folder(out, overwrite)
@@ -177,12 +174,6 @@ def run(
     print_stages(result.stages, title=f"stages -> {out}")
     print_plan(report, title=f"{report.method} under the {report.model} model -> {out / 'plan'}")
     print_evaluation(result.evaluation)
-
-
-def _is_small(logs: Sequence[Path]) -> bool:
-    """Return whether the logs are files of a few megabytes in all."""
-    files = [path for path in logs if path.is_file()]
-    return len(files) == len(logs) and sum(path.stat().st_size for path in files) < _SMALL_BYTES
 
 
 def _follows(log_format: str, topics: int | None, servers_per_side: int) -> FollowsParams | None:

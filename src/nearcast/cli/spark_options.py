@@ -80,14 +80,13 @@ def _pair(text: str) -> tuple[str, str]:
 
 
 @contextmanager
-def spark_session(options: SparkOptions, small: bool = False) -> Iterator[SparkSession]:
-    """Give a session, started for little data if it is `small`, and say where its pages are."""
+def spark_session(options: SparkOptions) -> Iterator[SparkSession]:
+    """Give a session and say where its pages are."""
     from nearcast.pipeline.session import SparkSettings, open_session
 
     settings = SparkSettings(
         master=options.master,
         driver_memory=options.driver_memory,
-        small=small,
         conf=options.conf,
     )
     with open_session(settings) as session:

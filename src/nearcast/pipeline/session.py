@@ -25,12 +25,6 @@ _EMBEDDED = {
     "spark.python.daemon.module": "nearcast.pipeline.worker_daemon",
 }
 """Settings that make sense where all processes are on this machine and share its libraries."""
-_SMALL = {
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
-    "spark.sql.shuffle.partitions": "2",
-    "spark.sql.codegen.wholeStage": "false",
-}
-"""Compiling a query would take longer than running it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +35,6 @@ class SparkSettings:
     name: str = "nearcast"
     driver_memory: str = "2g"
     """Heap of the driver's JVM; embedded, that is all of Spark but the Python workers."""
-    small: bool = False
-    """There is little data: start and compile quickly rather than run fast."""
     ui: bool = True
     """Serve Spark's own pages while the session lives."""
     conf: Mapping[str, str] = field(default_factory=dict)
@@ -122,7 +114,6 @@ def _defaults(settings: SparkSettings) -> dict[str, str]:
         "spark.sql.execution.arrow.maxRecordsPerBatch": "100000",
         "spark.driver.maxResultSize": "0",
         **(_EMBEDDED if embedded else {}),
-        **(_SMALL if embedded and settings.small else {}),
     }
 
 
