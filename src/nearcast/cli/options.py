@@ -11,7 +11,9 @@ import click
 from nearcast.domain.plan import Model, Objective
 
 __all__ = [
+    "bound_limit_option",
     "format_option",
+    "iterations_option",
     "model_option",
     "objective_option",
     "out_option",
@@ -19,6 +21,7 @@ __all__ = [
     "parse_regions",
     "regions_option",
     "seed_option",
+    "time_limit_option",
 ]
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
@@ -55,6 +58,25 @@ objective_option: Decorator = click.option(
     default=None,
     help="Placement only: d1 all pairs alike, d2 near pairs first, d3 only what exceeds the "
     "permissible delay.  [default: d1]",
+)
+
+
+time_limit_option: Decorator = click.option(
+    "--time-limit",
+    "time_limit_s",
+    type=float,
+    help="Seconds of search (optimised, exact). Without it the length is fixed in iterations and "
+    "the result depends on the seed alone.",
+)
+iterations_option: Decorator = click.option(
+    "--iterations", type=int, help="Length of the search in steps: reproducible on any machine."
+)
+bound_limit_option: Decorator = click.option(
+    "--bound-limit",
+    "bound_limit_s",
+    type=float,
+    help="Seconds for the proven bound of `optimised`, on top of the search.  "
+    "[default: as the size needs]",
 )
 
 

@@ -10,12 +10,15 @@ import click
 
 from nearcast.cli.console import json_option, print_json, print_warnings
 from nearcast.cli.options import (
+    bound_limit_option,
+    iterations_option,
     model_option,
     objective_option,
     out_option,
     overwrite_option,
     regions_option,
     seed_option,
+    time_limit_option,
 )
 from nearcast.cli.pipeline_output import (
     evaluation_to_json,
@@ -69,9 +72,9 @@ __all__ = ["run"]
 @objective_option
 @regions_option
 @seed_option
-@click.option("--time-limit", "time_limit_s", type=float, help="Seconds of search, on all cores.")
-@click.option("--iterations", type=int, help="Length of the search in steps: reproducible.")
-@click.option("--bound-limit", "bound_limit_s", type=float, help="Seconds for the proven bound.")
+@time_limit_option
+@iterations_option
+@bound_limit_option
 @out_option
 @overwrite_option
 @spark_options

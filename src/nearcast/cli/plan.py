@@ -16,13 +16,16 @@ from nearcast.cli.console import (
     show_percent,
 )
 from nearcast.cli.options import (
+    bound_limit_option,
     format_option,
+    iterations_option,
     model_option,
     objective_option,
     out_option,
     overwrite_option,
     regions_option,
     seed_option,
+    time_limit_option,
 )
 from nearcast.domain.plan import Model, Objective, PlanReport
 from nearcast.domain.tables import TableFormat
@@ -43,23 +46,9 @@ __all__ = ["plan"]
 @objective_option
 @regions_option
 @seed_option
-@click.option(
-    "--time-limit",
-    "time_limit_s",
-    type=float,
-    help="Seconds of search (optimised, exact). Without it the length is fixed in iterations and "
-    "the result depends on the seed alone.",
-)
-@click.option(
-    "--iterations", type=int, help="Length of the search in steps: reproducible on any machine."
-)
-@click.option(
-    "--bound-limit",
-    "bound_limit_s",
-    type=float,
-    help="Seconds for the proven bound of `optimised`, on top of the search.  "
-    "[default: as the size needs]",
-)
+@time_limit_option
+@iterations_option
+@bound_limit_option
 @click.option(
     "--from",
     "start",
