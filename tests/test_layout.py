@@ -44,7 +44,7 @@ def test_exported_names_exist_and_are_sorted(path: Path) -> None:
         for node in ast.walk(tree)
         for name in (
             [node.name]
-            if isinstance(node, ast.FunctionDef | ast.ClassDef)
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
             else [target.id for target in node.targets if isinstance(target, ast.Name)]
             if isinstance(node, ast.Assign)
             else [node.target.id]

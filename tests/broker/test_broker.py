@@ -8,6 +8,7 @@ from random import Random
 
 import pytest
 
+from broker.hosting import FakeHost
 from broker.making import broker_with, message
 from nearcast.broker.actions import Ack, Actions, Nack
 from nearcast.broker.audiences import SubscriberTable, resolve
@@ -21,6 +22,7 @@ from nearcast.broker.notifications import (
     NearestClients,
     Notification,
 )
+from nearcast.broker.requests import ProcessRequest
 from nearcast.broker.sequence_gate import Verdict
 from nearcast.broker.topic_settings import TopicSettings
 from nearcast.broker.topic_spool import SpoolView
@@ -232,7 +234,7 @@ def test_a_poisonous_message_does_not_take_the_others_along() -> None:
     reports = [(one.event, one.message) for one in actions.reports]
     assert reports == [(GuardEvent.FAILED, batch[2]), (GuardEvent.FAILED, batch[4])]
     assert "poison -5" in actions.reports[0].detail
-    assert broker.topics["t"].processor.guard.failures == 2
+    assert broker.topics["t"].processing.guard.failures == 2
 
 
 def test_a_processor_that_always_fails_rests_and_tries_again() -> None:
@@ -249,7 +251,7 @@ def test_a_processor_that_always_fails_rests_and_tries_again() -> None:
         (13, GuardEvent.RESUMED),
         (15, GuardEvent.QUARANTINED),  # for 20 s now
     ]
-    assert broker.topics["t"].processor.guard.unprocessed == 30 - 6
+    assert broker.topics["t"].processing.guard.unprocessed == 30 - 6
     well = broker.handle([message("a", 31, value=5)], 40.0)
     assert [one.payload for one in well.notifications] == [b"5"]
 
@@ -266,7 +268,7 @@ def test_a_processor_that_takes_too_long_rests() -> None:
         for one in broker.handle([message("a", number)], 0.0).reports
     ]
     assert events == [GuardEvent.OVERRUN, GuardEvent.OVERRUN, GuardEvent.QUARANTINED]
-    assert broker.topics["t"].processor.guard.overruns == 2
+    assert broker.topics["t"].processing.guard.overruns == 2
 
 
 def test_good_batches_between_keep_a_processor_working() -> None:
@@ -316,7 +318,7 @@ class WrongAudience:
 
 def test_an_audience_that_is_none_is_reported_and_the_others_are_told() -> None:
     broker = broker_with(TopicSettings("t", 9, processor="p"), p=WrongAudience())
-    broker.topics["t"]._lookup.move("sub", 0.0, 0.0)  # type: ignore[attr-defined]
+    broker._lookup.move("sub", 0.0, 0.0)  # type: ignore[attr-defined]
     actions = broker.handle([message("a", 1)], 0.0)
     assert [one.payload for one in actions.notifications] == [b"3"]
     assert len(actions.reports) == 2
@@ -357,8 +359,11 @@ def test_audiences_become_clients() -> None:
     assert resolve(table, "unknown", AllSubscribers(), "c1") == ()
 
 
+@pytest.mark.parametrize("inline", [True, False])
 @pytest.mark.parametrize("seed", range(6))
-def test_broker_and_log_together_lose_and_double_nothing_over_power_cuts(seed: int) -> None:
+def test_broker_and_log_together_lose_and_double_nothing_over_power_cuts(
+    seed: int, inline: bool
+) -> None:
     """Publishers resend until acknowledged; the network loses, doubles and reorders."""
     rng, disk = Random(seed), FakeDisk(seed)
     settings, topics = SpoolSettings(segment_bytes=3000), ("t", "u")
@@ -369,11 +374,11 @@ def test_broker_and_log_together_lose_and_double_nothing_over_power_cuts(seed: i
         disk.cut_power_in(rng.randint(5, 60))
         try:
             log = SpoolLog.open(disk, settings)
-            processors = {topic: Poisonous() for topic in topics}
-            broker = broker_with(**processors)  # type: ignore[arg-type]
+            broker = broker_with(t=Poisonous(), u=Poisonous())
+            host, requests = FakeHost(Poisonous), list[ProcessRequest]()
             for topic in topics:
                 live = log.recovered.state.topics.get(topic)
-                one = TopicSettings(topic, 100_000, processor=topic)
+                one = TopicSettings(topic, 100_000, processor=topic, inline=inline)
                 broker.add_topic(one, live, stored=True)
                 view = [*broker.topics[topic].spool.view()]
                 for publisher in {one.publisher for one in view}:
@@ -382,23 +387,30 @@ def test_broker_and_log_together_lose_and_double_nothing_over_power_cuts(seed: i
                     assert len(own) >= acked[topic, publisher]
                 # output and input are one: the state is the sum over what is spooled
                 effect = sum(json.loads(one.payload)["value"] for one in view)
-                assert processors[topic].total == effect
+                assert int(broker.topics[topic].processing.state or b"0") == effect
             while True:
                 batch = []
                 for topic, publisher in publishers:
                     key = (topic, publisher)
                     sent[key] = min(sent[key] + rng.randint(0, 2), acked[key] + 20)
                     batch += [
-                        message(publisher, number, topic=topic, value=number)
+                        message(publisher, number, topic=topic, value=20 * number)
                         for number in range(acked[key] + 1, sent[key] + 1)
                         if rng.random() < 0.8
                         for _ in range(rng.choice((1, 1, 2)))
                     ]
                 rng.shuffle(batch)
-                actions = broker.handle(batch, 0.0)
-                if actions.to_store is not None:
-                    log.append(actions.to_store)
-                acks = actions.acks
+                done = [host.run(request) for request in requests if rng.random() < 0.5]
+                events = [broker.handle(batch, 0.0)]
+                events += [broker.on_processed(result, 0.0) for result in done]
+                finished = {result.request for result in done}
+                requests = [one for one in requests if one.request not in finished]
+                acks = []
+                for actions in events:
+                    requests += actions.to_process
+                    if actions.to_store is not None:
+                        log.append(actions.to_store)
+                    acks += actions.acks
                 if rng.random() < 0.7:
                     acks = acks + broker.on_committed(log.commit()).acks
                 for ack in acks:
@@ -407,4 +419,4 @@ def test_broker_and_log_together_lose_and_double_nothing_over_power_cuts(seed: i
                     acked[key] = max(acked[key], ack.through)
         except PowerCutError:
             disk.restart()
-    assert sum(acked.values()) > 60
+    assert sum(acked.values()) > (60 if inline else 40)

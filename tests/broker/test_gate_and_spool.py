@@ -9,7 +9,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from broker.making import message
 from nearcast.broker.messages import Message
-from nearcast.broker.sequence_gate import SequenceGate, Verdict
+from nearcast.broker.sequence_gate import Arrival, SequenceGate, Verdict
 from nearcast.broker.topic_spool import TopicSpool
 from nearcast.errors import ConfigError
 from nearcast.spool.changes import Position
@@ -29,6 +29,8 @@ class GateAndSpool(RuleBasedStateMachine):
         self.gate = SequenceGate(WINDOW, HELD_LIMIT)
         self.spool = TopicSpool(capacity, capacity_bytes)
         self.taken: list[Message] = []
+        self.sent: list[Message] = []  # kept, so that no id is used twice
+        self.arrived: dict[int, float] = {}
         self.reached: dict[str, tuple[int, int]] = {}
         self.waiting: dict[Id, Message] = {}
 
@@ -54,7 +56,9 @@ class GateAndSpool(RuleBasedStateMachine):
         self._send(message(publisher, sequence + ahead, epoch=epoch))
 
     def _send(self, one: Message) -> None:
-        verdict, released = self.gate.admit(one)
+        self.arrived[id(one)] = float(len(self.arrived))
+        verdict, released = self.gate.admit(one, self.arrived[id(one)])
+        self.sent.append(one)
         before = len(self.taken)
         key = (one.publisher, one.epoch, one.sequence)
         known_epoch = self.reached.get(one.publisher, (-1, 0))[0]
@@ -103,10 +107,11 @@ class GateAndSpool(RuleBasedStateMachine):
         self.gate.restore(positions, self.spool.view())
         self.waiting.clear()
 
-    def _check_released(self, released: list[Message], before: int) -> None:
-        assert released == self.taken[before:]
+    def _check_released(self, released: list[Arrival], before: int) -> None:
+        assert [one.message for one in released] == self.taken[before:]
         for one in released:
-            self.spool.append(one)
+            assert one.arrived_at_s == self.arrived[id(one.message)]
+            self.spool.append(one.message)
 
     @invariant()
     def agrees_with_the_reference(self) -> None:
@@ -172,14 +177,14 @@ def test_a_damaged_position_is_made_good_by_the_spool() -> None:
     gate = SequenceGate()
     gate.restore([Position("a", 1, 4)], [message("a", 5), message("a", 6), message("b", 9)])
     assert gate.position("a").sequence == 6
-    assert gate.admit(message("b", 9))[0] is Verdict.DUPLICATE
+    assert gate.admit(message("b", 9), 0.0)[0] is Verdict.DUPLICATE
 
 
 def test_numbers_out_of_range_and_ids_that_are_none_are_malformed() -> None:
     gate = SequenceGate()
     numbers = message(sequence=0), message(sequence=2**63), message(epoch=-1)
     for one in (*numbers, message("x" * 1025), message("\ud800")):
-        assert gate.admit(one) == (Verdict.MALFORMED, [])
+        assert gate.admit(one, 0.0) == (Verdict.MALFORMED, [])
     assert gate.positions() == ()
 
 

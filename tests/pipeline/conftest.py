@@ -8,6 +8,7 @@ import pytest
 
 from cli.conftest import run as run
 from nearcast.pipeline.session import SparkSettings, open_session
+from nearcast.pipeline.stages import members
 from nearcast.pipeline.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -28,6 +29,13 @@ def spark() -> Iterator[SparkSession]:
     )
     with open_session(settings) as session:
         yield session
+
+
+@pytest.fixture(params=["one task", "many tasks"])
+def either_way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Find members as of a small log, and once more as of a large one."""
+    if request.param == "many tasks":
+        monkeypatch.setattr(members, "ROWS_OF_ONE_TASK", 0)
 
 
 @pytest.fixture

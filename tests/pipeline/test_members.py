@@ -48,6 +48,7 @@ def random_actions(count: int) -> list[Row]:
     ]
 
 
+@pytest.mark.usefixtures("either_way")
 def test_members_of_a_window_are_those_of_plain_loops(workspace: Workspace, tmp_path: Path) -> None:
     rows = random_actions(300)
     log = write_rows(tmp_path / "log.jsonl", rows)
@@ -101,6 +102,7 @@ def test_members_of_a_window_are_those_of_plain_loops(workspace: Workspace, tmp_
     assert not workspace.path("coded").exists()
 
 
+@pytest.mark.usefixtures("either_way")
 def test_positions_that_no_plane_holds_are_left_out(workspace: Workspace, tmp_path: Path) -> None:
     rows = random_rows(60, in_degrees=True)
     lost = [
@@ -131,6 +133,7 @@ def test_errors_say_what_to_change(workspace: Workspace, tmp_path: Path) -> None
         )
 
 
+@pytest.mark.usefixtures("either_way")
 def test_nobody_subscribes_if_publishers_do_not(workspace: Workspace, tmp_path: Path) -> None:
     log = write_rows(tmp_path / "log.parquet", random_rows(50))
     parameters = PublicationsParams(subscribe=False)

@@ -47,6 +47,7 @@ def assert_same(found: Scenario, wanted: Scenario) -> None:
     assert found.settings.height_km == pytest.approx(wanted.settings.height_km, abs=1e-9)
 
 
+@pytest.mark.usefixtures("either_way")
 @pytest.mark.parametrize("name", ["log.csv", "log.jsonl.gz", "log.parquet"])
 @pytest.mark.parametrize("in_degrees", [False, True], ids=["km", "degrees"])
 def test_the_scenario_of_a_clean_log_is_that_of_the_import(
@@ -59,6 +60,7 @@ def test_the_scenario_of_a_clean_log_is_that_of_the_import(
     assert_same(read_scenario(workspace.folder / "scenario"), wanted)
 
 
+@pytest.mark.usefixtures("either_way")
 @pytest.mark.parametrize("in_degrees", [False, True], ids=["km", "degrees"])
 def test_sites_lie_on_the_plane_of_the_log(
     workspace: Workspace, tmp_path: Path, in_degrees: bool
@@ -72,6 +74,7 @@ def test_sites_lie_on_the_plane_of_the_log(
     assert_same(found, import_publications(log, sites, parameters, 5))
 
 
+@pytest.mark.usefixtures("either_way")
 def test_a_drawn_log_of_several_tasks_keeps_the_order_of_its_rows(
     workspace: Workspace, tmp_path: Path
 ) -> None:

@@ -2,7 +2,9 @@
 
 A message that comes from its publisher is spooled and processed; a message that another broker of
 the topic copied here is spooled only. Read ``messages``, ``sequence_gate`` (once, in order),
-``topic_spool``, ``notifications`` with ``audiences``, ``processor`` (the seam for users' code) with
-``guard`` and ``processing`` (isolation), ``actions``, ``topic_settings``, ``topic_broker`` and
-``broker`` (the assembly). ``processors`` has those that are shipped; ``registry`` finds them by name.
+``topic_spool``, ``notifications`` with ``audiences`` and ``outgoing``, ``processor`` (the seam for
+users' code) with ``processing`` (runs one) and ``guard`` (lets it rest), ``requests`` (batches for
+one that runs in another process), ``topic_processing``, ``settling_queue`` (what waits, and what
+becomes of it), ``topic_broker`` and ``broker`` (the assembly) with ``actions`` and ``usage``.
+``processors`` has those that are shipped; ``registry`` finds them by name.
 """

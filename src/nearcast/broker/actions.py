@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from nearcast.broker.guard import ProcessorReport
 from nearcast.broker.messages import Message
 from nearcast.broker.notifications import OutgoingNotification
-from nearcast.broker.processing import ProcessorReport
+from nearcast.broker.requests import ProcessRequest
 from nearcast.broker.sequence_gate import Ranges, Verdict
 from nearcast.spool.changes import Group
 
@@ -63,11 +64,16 @@ class Actions:
 
     to_store: Group | None = None
     """To be appended to the log; `Broker.on_committed` wants its ticket when it is durable."""
+    to_process: list[ProcessRequest] = field(default_factory=list)
+    """For the host of processors; `Broker.on_processed` wants each one's result."""
     notifications: list[OutgoingNotification] = field(default_factory=list)
     copies: list[Copy] = field(default_factory=list)
     acks: list[Ack] = field(default_factory=list)
     nacks: list[Nack] = field(default_factory=list)
     refusals: list[Refusal] = field(default_factory=list)
+    busy: list[Message] = field(default_factory=list)
+    """Not taken, because too many wait for the topic's processor: to be sent again later. By
+    origin: a publisher is to be told of a direct one, nobody of the others."""
     reports: list[ProcessorReport] = field(default_factory=list)
     duplicates: int = 0
     """Messages that had been taken before."""

@@ -7,12 +7,15 @@ from dataclasses import replace
 
 from nearcast.broker.actions import Actions, Refusal
 from nearcast.broker.audiences import SubscriberLookup
+from nearcast.broker.handled import Handled
 from nearcast.broker.messages import Message, Origin
 from nearcast.broker.processor import Processor
 from nearcast.broker.registry import make_processor
+from nearcast.broker.requests import ProcessRequest, ProcessResult
 from nearcast.broker.sequence_gate import Ranges
-from nearcast.broker.topic_broker import Handled, TopicBroker
+from nearcast.broker.topic_broker import TopicBroker
 from nearcast.broker.topic_settings import TopicSettings
+from nearcast.broker.usage import BrokerUsage, usage_of
 from nearcast.errors import ConfigError
 from nearcast.spool.changes import Group, LiveTopic, TopicChange
 
@@ -29,8 +32,9 @@ class Broker:
     """All topics that a server manages.
 
     Every method that changes something returns `Actions`. The caller appends ``to_store`` to the
-    log in the order it gets them, does the rest at once, and calls `on_committed` with the tickets
-    that the log gives back after a sync.
+    log in the order it gets them, gives ``to_process`` to a host of processors, does the rest at
+    once, and calls `on_committed` with the tickets that the log gives back after a sync and
+    `on_processed` with the results that the host gives back.
 
     Parameters
     ----------
@@ -39,8 +43,7 @@ class Broker:
     clock
         Measures how long processors take, in seconds.
     make
-        Makes the processor of a topic; by its name in this process when left out. A runtime gives
-        one that puts users' code into a process of its own.
+        Makes the processor of a topic that is `inline`; by its name when left out.
     """
 
     def __init__(
@@ -50,7 +53,7 @@ class Broker:
         make: MakeProcessor = _by_name,
     ) -> None:
         self._lookup, self._clock, self._make = lookup, clock, make
-        self._ticket = 0
+        self._ticket = self._request = 0
         self._waiting: dict[int, list[Handled]] = {}
         self.topics: dict[str, TopicBroker] = {}
 
@@ -68,7 +71,8 @@ class Broker:
         """
         if settings.topic in self.topics:
             raise ConfigError(f"topic {settings.topic!r} is managed here already")
-        topic = TopicBroker(settings, self._make(settings), self._lookup, self._clock)
+        processor = self._make(settings) if settings.inline else None
+        topic = TopicBroker(settings, processor, self._lookup, self._clock, self._next_request)
         actions = Actions()
         if live is not None:
             topic.restore(live, actions, durable=stored)
@@ -77,18 +81,21 @@ class Broker:
             change = TopicChange(
                 settings.topic,
                 tuple(live.records),
-                len(topic.spool),
+                topic.spool.durable,
                 tuple(live.positions.values()),
                 live.state,
             )
-            self._store([Handled(change)], actions)
+            self._store([Handled(change=change)], actions)
         return actions
 
     def remove_topic(self, topic: str) -> Actions:
         """Stop managing a topic and forget it; `export_topic` first if it moves elsewhere."""
-        self.topics.pop(topic, None)
-        actions = Actions()
-        self._store([Handled(TopicChange(topic, ended=True))], actions)
+        actions, managed = Actions(), self.topics.pop(topic, None)
+        if managed is not None and managed.processing.asked:
+            view = managed.spool.view(0)
+            forget = ProcessRequest(managed.settings, self._next_request(), (), view, None)
+            actions.to_process.append(replace(forget, ended=True))
+        self._store([Handled(change=TopicChange(topic, ended=True))], actions)
         return actions
 
     def export_topic(self, topic: str) -> LiveTopic:
@@ -99,7 +106,7 @@ class Broker:
         """Take messages from their publishers."""
         actions, handled = Actions(), []
         for topic, messages in self._by_topic(batch, Origin.DIRECT, actions):
-            handled.append(topic.handle(messages, now_s, actions))
+            handled.append(topic.handle(messages, None, now_s, actions))
         self._store(handled, actions)
         return actions
 
@@ -107,8 +114,23 @@ class Broker:
         """Take messages that another broker of their topics copied here: spool them."""
         actions, handled = Actions(), []
         for topic, messages in self._by_topic(batch, Origin.COPY, actions):
-            handled.append(topic.handle_copies(messages, from_server, now_s, actions))
+            handled.append(topic.handle(messages, from_server, now_s, actions))
         self._store(handled, actions)
+        return actions
+
+    def handle_once(self, batch: Iterable[Message], now_s: float) -> Actions:
+        """Take messages whose publishers want no acknowledgement; a restart forgets them."""
+        actions, handled = Actions(), []
+        for topic, messages in self._by_topic(batch, Origin.ONCE, actions):
+            handled.append(topic.handle_once(messages, now_s, actions))
+        self._store(handled, actions)
+        return actions
+
+    def on_processed(self, result: ProcessResult, now_s: float) -> Actions:
+        """Go on with what a host made of a request; one that nobody waits for changes nothing."""
+        actions = Actions()
+        if result.topic in self.topics:
+            self._store([self.topics[result.topic].on_processed(result, now_s, actions)], actions)
         return actions
 
     def advance(
@@ -145,10 +167,18 @@ class Broker:
         actions.acks = list(last.values())
         return actions
 
+    def usage(self) -> BrokerUsage:
+        """Return what all topics hold, for status and metrics."""
+        return usage_of(self.topics)
+
     @property
     def waiting(self) -> int:
         """Groups that are not durable yet."""
         return len(self._waiting)
+
+    def _next_request(self) -> int:
+        self._request += 1
+        return self._request
 
     def _store(self, handled: Sequence[Handled], actions: Actions) -> None:
         changed = [one for one in handled if one.change is not None]

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass
 from enum import StrEnum
 
+from nearcast.broker.messages import Message
 from nearcast.errors import ConfigError
 
-__all__ = ["GuardEvent", "GuardSettings", "ProcessorGuard"]
+__all__ = ["GuardEvent", "GuardSettings", "ProcessorGuard", "ProcessorReport"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,12 +22,17 @@ class GuardSettings:
     """Overruns in a row after which it is quarantined."""
     failures: int = 20
     """Messages in a row that fail, none between that does not, after which it is quarantined."""
+    kills: int = 3
+    """Times within `kills_within_s` that its process hung or died, after which it is quarantined;
+    once is enough when it comes from a quarantine. The process is not its own alone."""
+    kills_within_s: float = 60.0
     quarantine_s: float = 10.0
     """How long it rests the first time; twice as long each time that it has to again."""
     longest_quarantine_s: float = 3600.0
 
     def __post_init__(self) -> None:
-        if min(self.budget_s, self.overruns, self.failures, self.quarantine_s) <= 0:
+        limits = (self.budget_s, self.overruns, self.failures, self.kills, self.kills_within_s)
+        if min(*limits, self.quarantine_s) <= 0:
             raise ConfigError("the limits of a processor must be positive")
 
 
@@ -34,8 +41,20 @@ class GuardEvent(StrEnum):
 
     FAILED = "failed"
     OVERRUN = "overrun"
+    KILLED = "killed"
     QUARANTINED = "quarantined"
     RESUMED = "resumed"
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessorReport:
+    """Something that a processor did wrong, or that was done about it."""
+
+    topic: str
+    event: GuardEvent
+    detail: str
+    message: Message | None = None
+    """The message that it failed at."""
 
 
 class ProcessorGuard:
@@ -47,10 +66,15 @@ class ProcessorGuard:
         """Messages that failed, ever."""
         self.overruns = 0
         """Batches that took too long, ever."""
+        self.kills = 0
+        """Times that its process hung or died, ever."""
+        self.quarantines = 0
+        """Times that it had to rest, ever."""
         self.unprocessed = 0
         """Messages that were spooled only, because the processor rested."""
         self.rests_until_s: float | None = None
         self._failures_in_a_row = self._overruns_in_a_row = self._rests = 0
+        self._killed_at_s: deque[float] = deque()
 
     def may_run(self, messages: int, now_s: float) -> tuple[bool, list[GuardEvent]]:
         """Return whether a batch may be processed now, and what there is to report."""
@@ -86,9 +110,26 @@ class ProcessorGuard:
             self._overruns_in_a_row >= self.settings.overruns
             or self._failures_in_a_row >= self.settings.failures
         ):
-            rest_s = self.settings.quarantine_s * 2**self._rests
-            self.rests_until_s = now_s + min(rest_s, self.settings.longest_quarantine_s)
-            self._rests = min(self._rests + 1, 30)
-            self._failures_in_a_row = self._overruns_in_a_row = 0
-            events.append(GuardEvent.QUARANTINED)
+            events.append(self._quarantine(now_s))
         return events
+
+    def killed(self, now_s: float) -> list[GuardEvent]:
+        """Note that a batch hung or died, and its process with it; the last word about it."""
+        self.kills += 1
+        times = self._killed_at_s
+        times.append(now_s)
+        while times[0] < now_s - self.settings.kills_within_s:
+            times.popleft()
+        events = [GuardEvent.KILLED]
+        if self._rests or len(times) >= self.settings.kills:
+            events.append(self._quarantine(now_s))
+        return events
+
+    def _quarantine(self, now_s: float) -> GuardEvent:
+        rest_s = self.settings.quarantine_s * 2**self._rests
+        self.rests_until_s = now_s + min(rest_s, self.settings.longest_quarantine_s)
+        self.quarantines += 1
+        self._rests = min(self._rests + 1, 30)
+        self._failures_in_a_row = self._overruns_in_a_row = 0
+        self._killed_at_s.clear()
+        return GuardEvent.QUARANTINED

@@ -19,21 +19,26 @@ class Origin(IntEnum):
     """From its publisher: spooled and processed here."""
     COPY = 1
     """From another broker of the topic, which has processed it: spooled only."""
+    ONCE = 2
+    """From its publisher, who wants no acknowledgement: processed, and spooled until a restart."""
 
 
-_ORIGINS = (Origin.DIRECT, Origin.COPY)
+_ORIGINS = (Origin.DIRECT, Origin.COPY, Origin.ONCE, Origin.DIRECT)
 
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """A message; (topic, publisher, epoch, sequence) is its identity."""
+    """A message; (topic, publisher, epoch, sequence) is its identity.
+
+    Messages of `Origin.ONCE` have an epoch and a sequence of their own.
+    """
 
     topic: str
     publisher: str
     epoch: int
     """Rises each time the publisher begins to count anew."""
     sequence: int
-    """Counts the publisher's messages of this topic and epoch, from 1, without gaps."""
+    """Counts the publisher's messages of this topic and epoch, from 1, without gaps but for ONCE."""
     published_at_s: float
     received_at_s: float
     x_km: float
@@ -86,5 +91,5 @@ def decode_message(topic: str, record: bytes) -> Message:
         x,
         y,
         record[start:],
-        _ORIGINS[origin & 1],
+        _ORIGINS[origin & 3],
     )

@@ -64,8 +64,8 @@ class Notification:
 class OutgoingNotification(NamedTuple):
     """A notification for the homes of its recipients.
 
-    (topic, publisher, epoch, sequence, number) is its identity: after a crash the same one may be
-    sent again, and receivers drop what they have seen.
+    (topic, publisher, durable_publication, epoch, sequence, number) is its identity: after a crash
+    the same one may be sent again, and receivers drop what they have seen.
     """
 
     topic: str
@@ -78,3 +78,10 @@ class OutgoingNotification(NamedTuple):
     recipients: tuple[str, ...]
     durable: bool
     """Whether the message that caused it was synced before."""
+    published_at_s: float
+    received_at_s: float
+    """When the publisher's home got the message that caused it."""
+    arrived_at_s: float
+    """When this broker got it; all waiting here is counted from then on."""
+    durable_publication: bool = True
+    """Whether epoch and sequence count the publisher's durable messages or its other ones."""

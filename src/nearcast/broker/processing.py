@@ -1,143 +1,129 @@
-"""Runs a processor so that whatever it does, the broker goes on."""
+"""Runs a processor so that whatever it raises, its caller goes on; here or in a host process."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from nearcast.broker.guard import GuardEvent, GuardSettings, ProcessorGuard
-from nearcast.broker.messages import Message
+from nearcast.broker.messages import Message, Origin
 from nearcast.broker.notifications import Notification
 from nearcast.broker.processor import Processor, StatefulProcessor
+from nearcast.broker.requests import Failure
 from nearcast.broker.topic_spool import SpoolView
 
-__all__ = ["GuardedProcessor", "Processed", "ProcessorReport"]
+__all__ = ["CAUGHT", "Outcome", "ProcessorRunner", "describe"]
+
+CAUGHT = (Exception, SystemExit)
+"""What users' code may raise without effect on others; sys.exit() is no way to stop a server."""
 
 
-@dataclass(frozen=True, slots=True)
-class ProcessorReport:
-    """Something that a processor did wrong, or that was done about it."""
+def describe(error: BaseException) -> str:
+    """Return an error as text, even if its own class cannot tell."""
+    try:
+        return repr(error)
+    except CAUGHT:
+        return type(error).__name__
 
-    topic: str
-    event: GuardEvent
-    detail: str
-    message: Message | None = None
-    """The message that it failed at."""
+
+def _identity(message: Message) -> tuple[str, int, int, bool]:
+    return message.publisher, message.epoch, message.sequence, message.origin is Origin.ONCE
 
 
 @dataclass(slots=True)
-class Processed:
+class Outcome:
     """What became of a batch."""
 
     notifications: list[Notification] = field(default_factory=list)
+    """Each has one of the batch's messages as its cause."""
     state: bytes | None = None
     """The processor's new state; None when it did not change."""
-    reports: list[ProcessorReport] = field(default_factory=list)
+    failures: list[Failure] = field(default_factory=list)
 
 
-class GuardedProcessor:
-    """A processor of a topic with its guard.
+class ProcessorRunner:
+    """A processor with its last good state."""
 
-    Parameters
-    ----------
-    clock
-        Measures how long a batch takes, in seconds.
-    """
-
-    def __init__(
-        self,
-        topic: str,
-        processor: Processor,
-        settings: GuardSettings,
-        clock: Callable[[], float],
-    ) -> None:
-        self.guard = ProcessorGuard(settings)
-        self._topic, self._processor, self._clock = topic, processor, clock
+    def __init__(self, processor: Processor) -> None:
+        self._processor = processor
         self._stateful = processor if isinstance(processor, StatefulProcessor) else None
         self.state: bytes | None = None
         """The last good state; None for a processor that saves none."""
         self._remember_state([])
 
-    def restore(self, state: bytes | None) -> list[ProcessorReport]:
+    def restore(self, state: bytes | None) -> list[Failure]:
         """Begin from the state that was saved, if there is one."""
         if self._stateful is None or state is None:
             return []
         try:
             self._stateful.restore(state)
-        except Exception as error:
-            return [self._failure(error, None)]
+        except CAUGHT as error:
+            return [Failure(describe(error))]
         self.state = state
         return []
 
-    def run(self, batch: Sequence[Message], spool: SpoolView, now_s: float) -> Processed:
+    def run(self, batch: Sequence[Message], spool: SpoolView) -> Outcome:
         """Process the messages at the end of the spool; never raises because of the processor."""
-        result = Processed()
-        may_run, events = self.guard.may_run(len(batch), now_s)
-        result.reports += [self._report(event, "tries again") for event in events]
-        if not may_run:
-            return result
-        started_s, state_before = self._clock(), self.state
+        outcome, state_before = Outcome(), self.state
         try:
-            result.notifications = self._attempt(batch, spool)
-            self.guard.succeeded()
-            self._remember_state(result.reports)
-        except Exception as error:
-            self._go_back(result.reports)
+            outcome.notifications = self.attempt(batch, spool)
+            self._remember_state(outcome.failures)
+        except CAUGHT as error:
+            self._go_back(outcome.failures)
             if len(batch) == 1:
-                result.reports.append(self._failure(error, batch[0]))
+                outcome.failures.append(Failure(describe(error), batch[0]))
             else:
-                self._one_by_one(batch, spool, result)
+                self._one_by_one(batch, spool, outcome)
         if self.state != state_before:
-            result.state = self.state
-        elapsed_s = self._clock() - started_s
-        result.reports += [
-            self._report(event, f"{elapsed_s:.3f} s for {len(batch)} messages")
-            for event in self.guard.ended(elapsed_s, now_s)
-        ]
-        return result
+            outcome.state = self.state
+        return outcome
 
-    def _one_by_one(self, batch: Sequence[Message], spool: SpoolView, result: Processed) -> None:
+    def _one_by_one(self, batch: Sequence[Message], spool: SpoolView, outcome: Outcome) -> None:
         """Find the poisonous messages, so that the others are not lost with them."""
         for number, message in enumerate(batch, start=spool.end - len(batch) + 1):
             try:
-                result.notifications += self._attempt([message], spool.until(number))
-                self.guard.succeeded()
-                self._remember_state(result.reports)
-            except Exception as error:
-                self._go_back(result.reports)
-                result.reports.append(self._failure(error, message))
+                outcome.notifications += self.attempt([message], spool.until(number))
+                self._remember_state(outcome.failures)
+            except CAUGHT as error:
+                self._go_back(outcome.failures)
+                outcome.failures.append(Failure(describe(error), message))
 
-    def _attempt(self, batch: Sequence[Message], spool: SpoolView) -> list[Notification]:
+    def attempt(self, batch: Sequence[Message], spool: SpoolView) -> list[Notification]:
+        """Process a batch once; raises what the processor raises."""
         notifications = []
+        own = {id(message) for message in batch}
         for one in self._processor.process(batch, spool):
             if not isinstance(one, Notification) or not isinstance(one.payload, bytes):
                 raise TypeError(f"a processor returns Notification objects, not {one!r}")
-            if one.cause is not None and not isinstance(one.cause, Message):
-                raise TypeError("the cause of a notification is a message")
-            notifications.append(one if one.cause else replace(one, cause=batch[-1]))
+            if id(one.cause) not in own:
+                one = replace(one, cause=_cause(one.cause, batch))
+            notifications.append(one)
         return notifications
 
-    def _remember_state(self, reports: list[ProcessorReport]) -> None:
+    def _remember_state(self, failures: list[Failure]) -> None:
         if self._stateful is None:
             return
         try:
-            self.state = self._stateful.state()
-        except Exception as error:
-            reports.append(self._failure(error, None))
+            state = self._stateful.state()
+            if not isinstance(state, bytes):
+                raise TypeError(f"a state is bytes, not {type(state).__name__}")
+            self.state = state
+        except CAUGHT as error:
+            failures.append(Failure(describe(error)))
 
-    def _go_back(self, reports: list[ProcessorReport]) -> None:
+    def _go_back(self, failures: list[Failure]) -> None:
         if self._stateful is None or self.state is None:
             return
         try:
             self._stateful.restore(self.state)
-        except Exception as error:
-            reports.append(self._failure(error, None))
+        except CAUGHT as error:
+            failures.append(Failure(describe(error)))
 
-    def _failure(self, error: Exception, message: Message | None) -> ProcessorReport:
-        self.guard.failed()
-        return self._report(GuardEvent.FAILED, repr(error), message)
 
-    def _report(
-        self, event: GuardEvent, detail: str, message: Message | None = None
-    ) -> ProcessorReport:
-        return ProcessorReport(self._topic, event, detail, message)
+def _cause(given: Message | None, batch: Sequence[Message]) -> Message:
+    if given is None:
+        return batch[-1]
+    for message in batch:
+        if isinstance(given, Message) and _identity(given) == _identity(message):
+            return message
+    # ids of notifications count from the cause: those of another batch would come twice
+    raise TypeError("the cause of a notification is a message of the batch")

@@ -1,4 +1,4 @@
-"""The processors by name: the built-in ones and those that users plug in."""
+"""The processors by name: the built-in ones, those that users plug in, and ``module:Class``."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
+from nearcast.broker.processing import CAUGHT
 from nearcast.broker.processor import Processor
 from nearcast.errors import ProcessorError
 
@@ -16,6 +17,7 @@ ENTRY_POINT_GROUP = "nearcast.processors"
 
 _BUILT_IN = {
     "forward": "nearcast.broker.processors.forward:Forward",
+    "echo": "nearcast.broker.processors.echo:Echo",
     "proximity": "nearcast.broker.processors.proximity:Proximity",
     "speeding": "nearcast.broker.processors.speeding:Speeding",
     "threshold": "nearcast.broker.processors.threshold:Threshold",
@@ -32,7 +34,13 @@ def processor_names() -> list[str]:
 
 
 def make_processor(name: str, options: Mapping[str, Any] | None = None) -> Processor:
-    """Return a new processor of a name, made with options.
+    """Return a new processor, made with options.
+
+    Parameters
+    ----------
+    name
+        Of a built-in processor or of one of the entry points ``nearcast.processors``; or
+        ``module:Class`` for any class that can be imported.
 
     Raises
     ------
@@ -47,19 +55,20 @@ def make_processor(name: str, options: Mapping[str, Any] | None = None) -> Proce
     try:
         processor: Processor = factory(**(options or {}))
         processor.process  # noqa: B018  (asks early whether it is a processor at all)
-    except Exception as error:
+    except CAUGHT as error:
         raise ProcessorError(f"processor {name!r} cannot be made: {error}") from error
     return processor
 
 
 def _load(name: str) -> Any:
-    point = _plugged_in().get(name)
+    point = EntryPoint(name, name, ENTRY_POINT_GROUP) if ":" in name else _plugged_in().get(name)
     if point is None:
         known = ", ".join(processor_names())
-        raise ProcessorError(f"there is no processor {name!r}; there are: {known}")
+        raise ProcessorError(
+            f"there is no processor {name!r}; there are: {known}; or give module:Class"
+        )
     try:
         return point.load()
-    except Exception as error:
-        raise ProcessorError(
-            f"processor {name!r} ({point.value}) of {ENTRY_POINT_GROUP} cannot be loaded: {error}"
-        ) from error
+    except CAUGHT as error:
+        place = "" if point.value == name else f" ({point.value}) of {ENTRY_POINT_GROUP}"
+        raise ProcessorError(f"processor {name!r}{place} cannot be loaded: {error}") from error

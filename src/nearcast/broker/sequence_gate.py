@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import Enum, auto
+from typing import NamedTuple
 
 from nearcast.broker.messages import Message
 from nearcast.spool.changes import Position
 
-__all__ = ["Ranges", "SequenceGate", "Verdict"]
+__all__ = ["Arrival", "Ranges", "SequenceGate", "Verdict", "is_well_formed"]
 
 Ranges = tuple[tuple[int, int], ...]
 """Sequence numbers as (first, last) pairs."""
@@ -40,11 +41,18 @@ class Verdict(Enum):
     """Epoch or sequence number out of range, or an id that is too long or no text."""
 
 
+class Arrival(NamedTuple):
+    """A message and when it came."""
+
+    message: Message
+    arrived_at_s: float
+
+
 @dataclass(slots=True)
 class _Publisher:
     epoch: int
     sequence: int
-    held: dict[int, Message] = field(default_factory=dict)
+    held: dict[int, Arrival] = field(default_factory=dict)
 
 
 class SequenceGate:
@@ -64,11 +72,11 @@ class SequenceGate:
         self.held = 0
         """Messages that wait."""
 
-    def admit(self, message: Message) -> tuple[Verdict, list[Message]]:
+    def admit(self, message: Message, now_s: float) -> tuple[Verdict, list[Arrival]]:
         """Return the verdict and the messages to be spooled now, in order."""
         publisher = self._publishers.get(message.publisher)
         if publisher is None or message.epoch > publisher.epoch:
-            if not _is_well_formed(message):
+            if not is_well_formed(message):
                 return Verdict.MALFORMED, []
             publisher = self._begin(message.publisher, message.epoch, 0)
         sequence = message.sequence
@@ -76,16 +84,16 @@ class SequenceGate:
             return Verdict.STALE_EPOCH, []
         if sequence == publisher.sequence + 1:
             publisher.sequence = sequence
-            return Verdict.TAKEN, [message, *self._released(publisher)]
+            return Verdict.TAKEN, [Arrival(message, now_s), *self._released(publisher)]
         if sequence <= publisher.sequence or sequence in publisher.held:
             return (Verdict.DUPLICATE if sequence >= 1 else Verdict.MALFORMED), []
         if sequence > publisher.sequence + self._window or self.held >= self._held_limit:
             return Verdict.TOO_EARLY, []
-        publisher.held[sequence] = message
+        publisher.held[sequence] = Arrival(message, now_s)
         self.held += 1
         return Verdict.HELD, []
 
-    def advance(self, publisher_id: str, epoch: int, through: int) -> list[Message]:
+    def advance(self, publisher_id: str, epoch: int, through: int) -> list[Arrival]:
         """Stop waiting for messages up to `through`, which their sender says is settled.
 
         Returns the waiting messages that are next in order then.
@@ -112,6 +120,15 @@ class SequenceGate:
         if through >= expected:
             ranges.append((expected, through))
         return tuple(ranges)
+
+    def took(self, message: Message) -> bool:
+        """Return whether a message went through before."""
+        publisher = self._publishers.get(message.publisher)
+        return (
+            publisher is not None
+            and message.epoch == publisher.epoch
+            and message.sequence <= publisher.sequence
+        )
 
     def knows(self, publisher_id: str) -> bool:
         """Return whether the publisher has ever been heard of."""
@@ -140,7 +157,7 @@ class SequenceGate:
         publisher = self._publishers[publisher_id] = _Publisher(epoch, sequence)
         return publisher
 
-    def _released(self, publisher: _Publisher) -> list[Message]:
+    def _released(self, publisher: _Publisher) -> list[Arrival]:
         released = []
         while publisher.held and publisher.sequence + 1 in publisher.held:
             publisher.sequence += 1
@@ -149,7 +166,8 @@ class SequenceGate:
         return released
 
 
-def _is_well_formed(message: Message) -> bool:
+def is_well_formed(message: Message) -> bool:
+    """Return whether the gate can take a message at all."""
     try:
         id_bytes = len(message.publisher.encode())
     except UnicodeEncodeError:

@@ -30,7 +30,15 @@ class TopicSettings:
     other_brokers: tuple[str, ...] = ()
     """Servers that manage the topic as well."""
     guard: GuardSettings = field(default_factory=GuardSettings)
+    inline: bool = True
+    """Whether the processor runs in the server's own loop; else a host process runs it."""
+    batch_limit: int = 256
+    """Messages that a host process gets at a time."""
+    pending_limit: int = 2048
+    """Messages that may wait for the host process; more are refused as busy."""
 
     def __post_init__(self) -> None:
         if not 1 <= len(self.topic.encode()) <= _LONGEST_TOPIC_BYTES:
             raise ConfigError(f"a topic's name has 1 to {_LONGEST_TOPIC_BYTES} bytes")
+        if min(self.batch_limit, self.pending_limit) < 1:
+            raise ConfigError(f"the limits of topic {self.topic!r} must be positive")

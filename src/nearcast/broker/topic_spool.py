@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import overload
 
-from nearcast.broker.messages import Message
+from nearcast.broker.messages import Message, Origin
 from nearcast.errors import ConfigError
 
 __all__ = ["SpoolView", "TopicSpool"]
@@ -31,6 +31,8 @@ class TopicSpool:
         self._messages: deque[Message] = deque()
         self.size_bytes = 0
         """Bytes of payload that are kept."""
+        self.durable = 0
+        """Messages that are kept and not only until a restart: those that a log has too."""
         self.total = 0
         """Messages ever spooled; the n-th has the number n - 1."""
 
@@ -43,12 +45,15 @@ class TopicSpool:
         messages.append(message)
         self.total += 1
         self.size_bytes += len(message.payload)
+        self.durable += message.origin is not Origin.ONCE
         while len(messages) > self._capacity or (
             self._capacity_bytes is not None
             and self.size_bytes > self._capacity_bytes
             and len(messages) > 1
         ):
-            self.size_bytes -= len(messages.popleft().payload)
+            oldest = messages.popleft()
+            self.size_bytes -= len(oldest.payload)
+            self.durable -= oldest.origin is not Origin.ONCE
 
     def view(self, end: int | None = None) -> SpoolView:
         """Return the messages before number `end`, all by default."""

@@ -6,8 +6,10 @@ from pathlib import Path
 
 import click
 
+from nearcast.cli.bench_live import echo, live
 from nearcast.cli.bench_output import finish, kept, out_option, prepare
 from nearcast.cli.bench_pipeline import pipeline, relations
+from nearcast.cli.bench_split import split
 from nearcast.cli.console import json_option, step_progress
 
 __all__ = ["bench"]
@@ -24,6 +26,9 @@ def bench() -> None:
       replan     warm starts after clients moved, against planning from scratch
       relations  the relations stage against a DataFrame self-join and scipy
       pipeline   raw log to plan on Spark, stage by stage, up to a million clients
+      split      `optimised` over executors against memory, at equal CPU time
+      live       plans on real servers with emulated distances, predicted against measured
+      echo       round trips client - edge - broker - back at rising rates
     """
 
 
@@ -146,3 +151,6 @@ def replan(
 
 bench.add_command(relations)
 bench.add_command(pipeline)
+bench.add_command(split)
+bench.add_command(live)
+bench.add_command(echo)

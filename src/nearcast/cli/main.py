@@ -20,6 +20,10 @@ _VERBS = {
     "size": "Find the least storage and compute that reach a target delay.",
     "pipeline": "Run data work on Spark: raw logs to plans, evaluations, sweeps.",
     "reproduce": "Reproduce the published figures and compare them with the papers' findings.",
+    "up": "Run a whole site on this machine: manager, cloud server, edge servers.",
+    "serve": "Run one server of a site: manager, edge or cloud.",
+    "status": "Show what a running site is doing.",
+    "client": "Publish, subscribe, report from scripts: JSON lines.",
     "bench": "Measure speed, memory and quality; prints tables, writes pictures.",
     "demo": "Generate a city, plan it by every method, and write a report.",
 }

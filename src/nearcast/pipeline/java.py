@@ -8,12 +8,13 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
 from nearcast.errors import PipelineError
 
-__all__ = ["OLDEST_JAVA", "java_home", "java_version"]
+__all__ = ["OLDEST_JAVA", "java_home", "java_program", "java_says", "java_version"]
 
 OLDEST_JAVA = 17
 _LAUNCHER = """#!/bin/sh
@@ -33,8 +34,7 @@ def java_home() -> str | None:
     PipelineError
         When there is no Java that Spark can use.
     """
-    home = os.environ.get("JAVA_HOME")
-    system = str(Path(home, "bin", "java")) if home else shutil.which("java")
+    home, system = os.environ.get("JAVA_HOME"), java_program()
     found = java_version(system) if system else None
     if found is not None and found >= OLDEST_JAVA:
         return None
@@ -50,13 +50,27 @@ def java_home() -> str | None:
     )
 
 
-def java_version(java: str) -> int | None:
-    """Return the major version of a java program, None when it does not run."""
+def java_program() -> str | None:
+    """Return the java that Spark would run."""
+    home = os.environ.get("JAVA_HOME")
+    return str(Path(home, "bin", "java")) if home else shutil.which("java")
+
+
+@cache
+def java_says(java: str | None) -> str:
+    """Return what a java program says of itself; nothing when it does not run."""
+    if java is None:
+        return ""
     try:
         said = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=30)
     except (OSError, subprocess.TimeoutExpired):
-        return None
-    found = re.search(r'version "(?:1\.)?(\d+)', said.stderr + said.stdout)
+        return ""
+    return said.stderr + said.stdout
+
+
+def java_version(java: str) -> int | None:
+    """Return the major version of a java program, None when it does not run."""
+    found = re.search(r'version "(?:1\.)?(\d+)', java_says(java))
     return int(found.group(1)) if found else None
 
 

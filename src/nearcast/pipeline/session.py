@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from nearcast.errors import PipelineError
+from nearcast.pipeline.class_archive import use_archive
 from nearcast.pipeline.java import java_home
 
 if TYPE_CHECKING:
@@ -113,8 +114,13 @@ def _defaults(settings: SparkSettings) -> dict[str, str]:
         "spark.sql.execution.arrow.pyspark.enabled": "true",
         "spark.sql.execution.arrow.maxRecordsPerBatch": "100000",
         "spark.driver.maxResultSize": "0",
-        **(_EMBEDDED if embedded else {}),
+        **(_EMBEDDED | _class_archive() if embedded else {}),
     }
+
+
+def _class_archive() -> dict[str, str]:
+    options = use_archive()
+    return {} if options is None else {"spark.driver.extraJavaOptions": options}
 
 
 def _check_master(master: str) -> None:

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import shutil
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.parquet as parquet
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -30,18 +36,58 @@ class Workspace:
         """
         return self.folder.absolute() / table
 
+    def files(self, table: str) -> list[Path]:
+        """Return the files of a table in the order of its parts."""
+        return sorted(self.path(table).glob("part-*.parquet"))
+
     def save(self, table: str, frame: DataFrame) -> int:
-        """Write a table and return its rows; an earlier one is replaced."""
+        """Let Spark write a table and return its rows; an earlier one is replaced."""
         if self.on_plan is not None:
             self.on_plan(table, physical_plan(frame))
         frame.write.mode("overwrite").parquet(str(self.path(table)))
-        # Parquet's footers know the count: this reads no data.
-        return self.load(table).count()
+        return self.count(table)
+
+    def save_rows(self, table: str, rows: pa.Table) -> int:
+        """Write a table that the driver holds and return its rows; an earlier one is replaced.
+
+        Spark would first cut it up and send it to tasks.
+        """
+        with self.replace(table) as partial:
+            parquet.write_table(rows, partial / "part-000000.parquet")
+        return len(rows)
 
     def load(self, table: str, schema: StructType | None = None) -> DataFrame:
         """Return a table that an earlier stage wrote."""
         reader = self.spark.read if schema is None else self.spark.read.schema(schema)
         return reader.parquet(str(self.path(table)))
+
+    def read(self, table: str, columns: Sequence[str] | None = None) -> pa.Table:
+        """Return a table in memory."""
+        wanted = None if columns is None else list(columns)
+        return pa.concat_tables(
+            parquet.read_table(file, columns=wanted) for file in self.files(table)
+        )
+
+    def hand_over(self, rows: pa.Table) -> DataFrame:
+        """Return few rows of the driver as a frame of one part, which Spark never shuffles."""
+        return self.spark.createDataFrame(rows).coalesce(1)
+
+    def count(self, table: str) -> int:
+        """Return the rows of a table; Parquet's footers know them, so this reads no data."""
+        return sum(parquet.read_metadata(file).num_rows for file in self.files(table))
+
+    @contextmanager
+    def replace(self, table: str) -> Iterator[Path]:
+        """Give an empty folder that becomes the table's when the block ends without an error."""
+        folder = self.path(table)
+        partial = folder.with_name(f"_{table}.{uuid.uuid4().hex[:12]}")
+        partial.mkdir(parents=True)
+        try:
+            yield partial
+            shutil.rmtree(folder, ignore_errors=True)
+            partial.rename(folder)
+        finally:
+            shutil.rmtree(partial, ignore_errors=True)
 
 
 def physical_plan(frame: DataFrame) -> str:

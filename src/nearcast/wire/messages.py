@@ -171,6 +171,7 @@ class Notify:
     received_us: int = 0
     processed_us: int = 0
     notified_us: int = 0
+    processing_us: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -125,7 +125,7 @@ class ServerSessions:
             if session.index in self._table.by_index:
                 for nack in session.streams.gaps(now):
                     self._queue(session, nack)
-        return self._take_events()
+        return self.take_events()
 
     def _on_init(self, data: bytes, address: Address, now: float) -> None:
         try:
@@ -280,7 +280,7 @@ class ServerSessions:
         """End the sessions that missed their reports; return which."""
         for session in self._table.silent(now):
             self._end(session, CloseReason.SILENT)
-        return self._take_events()
+        return self.take_events()
 
     def flush(self, now: float) -> list[SendDatagram]:
         """Return all datagrams to send: what is queued, and notifications due again."""
@@ -322,6 +322,7 @@ class ServerSessions:
             left = tuple(session.unconfirmed())
             self._events.append(SessionClosed(session.client, reason, left))
 
-    def _take_events(self) -> list[ServerEvent]:
+    def take_events(self) -> list[ServerEvent]:
+        """Return events that orders caused: what `close` ended, say."""
         events, self._events = self._events, []
         return events

@@ -6,7 +6,6 @@ takes a third of the time that Spark's writer needs to take over and write the s
 
 from __future__ import annotations
 
-import shutil
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
@@ -41,10 +40,7 @@ def save_blocks(
     PipelineError
         When a worker does not see the folder.
     """
-    folder = workspace.path(table)
-    partial = folder.with_name(f"_{table}.{uuid.uuid4().hex[:12]}")
-    partial.mkdir(parents=True)
-    try:
+    with workspace.replace(table) as partial:
         place = str(partial.resolve())
 
         def write(block: int) -> Iterator[pa.RecordBatch]:
@@ -57,13 +53,9 @@ def save_blocks(
         written = [row.rows for row in frame.collect()]
         if _NOT_SEEN in written:
             raise PipelineError(
-                f"{folder}: a worker cannot write here; on a cluster give a folder that all "
-                "hosts share"
+                f"{workspace.path(table)}: a worker cannot write here; on a cluster give a "
+                "folder that all hosts share"
             )
-        shutil.rmtree(folder, ignore_errors=True)
-        partial.rename(folder)
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
     return sum(written)
 
 
@@ -92,7 +84,7 @@ def read_columns(
     """Return columns of a table of `save_blocks`, block by block."""
     import pyarrow.parquet as parquet
 
-    files = sorted(workspace.path(table).glob("part-*.parquet"))
+    files = workspace.files(table)
     schema = parquet.read_schema(files[0])
     sizes = [parquet.read_metadata(file).num_rows for file in files]
     whole = [np.empty(sum(sizes), schema.field(name).type.to_pandas_dtype()) for name in columns]

@@ -104,7 +104,8 @@ def client_places(workspace: Workspace, coded: DataFrame, rows: int, clients: in
             yield pa.RecordBatch.from_arrays(arrays, ["client_index", "x_km", "y_km"])
 
     blocks = max(block_count(workspace.spark, rows, 10_000), -(-rows // _ROWS_OF_A_BLOCK))
-    places = coded.select("client_index", "x_km", "y_km").repartition(blocks, "client_index")
+    places = coded.select("client_index", "x_km", "y_km")
+    places = places.coalesce(1) if blocks == 1 else places.repartition(blocks, "client_index")
     found = places.mapInArrow(place, "client_index int, x_km double, y_km double").toArrow()
     place_km = np.empty((clients, 2))
     place_km[found.column(0).to_numpy()] = np.column_stack(

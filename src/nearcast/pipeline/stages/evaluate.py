@@ -28,7 +28,6 @@ from nearcast.pipeline.manifest import StageRecord
 from nearcast.pipeline.shared_arrays import share_arrays
 from nearcast.pipeline.stages.block_results import collect_blocks
 from nearcast.pipeline.stages.evaluate_tables import (
-    frames_of,
     histogram_table,
     percentile_table,
     server_table,
@@ -134,8 +133,8 @@ def evaluate_plan(
         "delay_percentiles": percentile_table(percentiles),
         "delay_histogram": histogram_table(histogram.bins, histogram.weight),
     }
-    for name, frame in frames_of(spark, tables, scenario).items():
-        record.tables[name] = workspace.save(name, frame)
+    for name, table in tables.items():
+        record.tables[name] = workspace.save_rows(name, table)
     record.rows_in, record.rows_out = len(scenario.members), sum(record.tables.values())
     record.notes |= {
         "cost": assessment.cost,

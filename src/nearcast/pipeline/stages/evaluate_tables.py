@@ -18,7 +18,6 @@ delay_histogram           low_ms, high_ms, share of all pairs as the model weigh
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -28,42 +27,21 @@ from nearcast.delay.topic_delays import TopicDelays
 from nearcast.domain.scenario import FloatArray, OffsetArray, Scenario
 from nearcast.planning.assessment import Assessment
 
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
 __all__ = [
-    "SCHEMAS",
-    "frames_of",
     "histogram_table",
     "percentile_table",
     "server_table",
     "topic_table",
 ]
 
-SCHEMAS = {
-    "topic_delays": "topic_index int, topic_id {topic_id}, members bigint, deliveries bigint, "
-    "pairs bigint, mean_ms double, legs_ms double, more_ms double, between_ms double, "
-    "max_ms double",
-    "server_use": "server_index int, server_id {server_id}, storage_used double, "
-    "compute_used double, local_share double, deliveries bigint, clients bigint",
-    "delay_percentiles": "share double, delay_ms double",
-    "delay_histogram": "low_ms double, high_ms double, share double",
-}
-"""Columns and types; ids have the type that the scenario's have."""
+
+def _schema(**types: pa.DataType) -> pa.Schema:
+    return pa.schema(list(types.items()))
 
 
-def frames_of(
-    spark: SparkSession, tables: Mapping[str, pa.Table], scenario: Scenario
-) -> dict[str, DataFrame]:
-    """Return tables as Spark has them."""
-    ids = {
-        f"{kind}_id": "bigint" if pa.types.is_integer(array.type) else "string"
-        for kind, array in (("topic", scenario.topics.ids), ("server", scenario.servers.ids))
-    }
-    return {
-        name: spark.createDataFrame(table, SCHEMAS[name].format(**ids))
-        for name, table in tables.items()
-    }
+def _id_type(ids: pa.Array) -> pa.DataType:
+    """Return how a table keeps the scenario's ids."""
+    return pa.int64() if pa.types.is_integer(ids.type) else pa.string()
 
 
 def topic_table(scenario: Scenario, delays: TopicDelays, largest_ms: FloatArray) -> pa.Table:
@@ -81,7 +59,19 @@ def topic_table(scenario: Scenario, delays: TopicDelays, largest_ms: FloatArray)
             "more_ms": delays.more_ms,
             "between_ms": delays.between_ms,
             "max_ms": largest_ms,
-        }
+        },
+        _schema(
+            topic_index=pa.int32(),
+            topic_id=_id_type(scenario.topics.ids),
+            members=pa.int64(),
+            deliveries=pa.int64(),
+            pairs=pa.int64(),
+            mean_ms=pa.float64(),
+            legs_ms=pa.float64(),
+            more_ms=pa.float64(),
+            between_ms=pa.float64(),
+            max_ms=pa.float64(),
+        ),
     )
 
 
@@ -96,17 +86,32 @@ def server_table(scenario: Scenario, value: Assessment, deliveries: FloatArray) 
             "local_share": value.local_share,
             "deliveries": deliveries.astype(np.int64),
             "clients": value.clients.astype(np.int64),
-        }
+        },
+        _schema(
+            server_index=pa.int32(),
+            server_id=_id_type(scenario.servers.ids),
+            storage_used=pa.float64(),
+            compute_used=pa.float64(),
+            local_share=pa.float64(),
+            deliveries=pa.int64(),
+            clients=pa.int64(),
+        ),
     )
 
 
 def percentile_table(percentiles: Mapping[float, float]) -> pa.Table:
     """Return delays by share."""
-    return pa.table({"share": list(percentiles), "delay_ms": list(percentiles.values())})
+    return pa.table(
+        {"share": list(percentiles), "delay_ms": list(percentiles.values())},
+        _schema(share=pa.float64(), delay_ms=pa.float64()),
+    )
 
 
 def histogram_table(bins: OffsetArray, weight: FloatArray) -> pa.Table:
     """Return the distribution of delays; bins without weight are left out."""
     low, high = bin_edges_ms(bins)
     share = weight / max(weight.sum(), np.finfo(np.float64).tiny)
-    return pa.table({"low_ms": low, "high_ms": high, "share": share})
+    return pa.table(
+        {"low_ms": low, "high_ms": high, "share": share},
+        _schema(low_ms=pa.float64(), high_ms=pa.float64(), share=pa.float64()),
+    )

@@ -12,10 +12,14 @@ quarantine                row, file, reason, text (the row as the file has it)
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as parquet
 from pyspark.sql import Observation
 from pyspark.sql import functions as sf
 
@@ -34,7 +38,9 @@ if TYPE_CHECKING:
 __all__ = ["ACTIONS", "QUARANTINE_SCHEMA", "ingest_publications", "split_rows"]
 
 ACTIONS = ("publish", "subscribe", "unsubscribe", "report")
-QUARANTINE_SCHEMA = "row bigint, file string, reason string, text string"
+QUARANTINE_SCHEMA = pa.schema(
+    [("row", pa.int64()), ("file", pa.string()), ("reason", pa.string()), ("text", pa.string())]
+)
 
 _LARGEST_SIZE = 1e300
 _NUMBER = r"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$"
@@ -86,11 +92,20 @@ def split_rows(
     if record.rows_in > record.rows_out:
         aside = rows.observe(again, count).where("reason is not null")
         aside = aside.select("row", "file", "reason", sf.make_valid_utf8("text").alias("text"))
+        record.quarantined = workspace.save("quarantine", aside)
     else:
-        aside = workspace.spark.createDataFrame([], QUARANTINE_SCHEMA)
-    record.quarantined = record.tables["quarantine"] = workspace.save("quarantine", aside)
-    counts = workspace.load("quarantine").groupBy("reason").count().orderBy("reason").collect()
-    record.notes["reasons"] = {row["reason"]: row["count"] for row in counts}
+        record.quarantined = workspace.save_rows("quarantine", QUARANTINE_SCHEMA.empty_table())
+    record.tables["quarantine"] = record.quarantined
+    record.notes["reasons"] = _count_reasons(workspace)
+
+
+def _count_reasons(workspace: Workspace) -> dict[str, int]:
+    """Return the rows put aside by reason; a column of few texts is small, however many rows."""
+    counts: Counter[str] = Counter()
+    for file in workspace.files("quarantine"):
+        for one in pc.value_counts(parquet.read_table(file, columns=["reason"])["reason"]):
+            counts[one["values"].as_py()] += one["counts"].as_py()
+    return dict(sorted(counts.items()))
 
 
 def _checked(rows: DataFrame, log: LogFiles) -> DataFrame:

@@ -28,14 +28,18 @@ from nearcast.domain.imports.positions import Plane, check_reach, read_degrees, 
 from nearcast.domain.imports.publications import PublicationsParams
 from nearcast.domain.imports.sources import SourceTable, read_source
 from nearcast.domain.json_files import write_json
-from nearcast.domain.scenario import FloatArray
+from nearcast.domain.scenario import FloatArray, OffsetArray
 from nearcast.errors import ConfigError, ScenarioError
 from nearcast.geo.projection import LocalProjection
 from nearcast.pipeline.shared_arrays import share_arrays
 from nearcast.pipeline.spark_errors import clear_errors
 from nearcast.pipeline.stages.coded_rows import client_places, code_rows, count_members
 from nearcast.pipeline.stages.names import name_arrays
-from nearcast.pipeline.stages.plane import find_projection, without_far_rows
+from nearcast.pipeline.stages.plane import (
+    find_projection,
+    find_projection_of_few,
+    without_far_rows,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -43,10 +47,12 @@ if TYPE_CHECKING:
     from nearcast.pipeline.manifest import StageRecord
     from nearcast.pipeline.workspace import Workspace
 
-__all__ = ["PLANE_FILE", "MembersSettings", "find_members"]
+__all__ = ["PLANE_FILE", "ROWS_OF_ONE_TASK", "MembersSettings", "find_members"]
 
 PLANE_FILE = "plane.json"
 _CODED = "coded"
+ROWS_OF_ONE_TASK = 50_000
+"""Up to so many rows, a task of its own for each step is quicker than several and a shuffle."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,8 +95,12 @@ def find_members(workspace: Workspace, settings: MembersSettings, record: StageR
     """
     sites = None if settings.sites is None else read_source(settings.sites)
     with clear_errors("finding members"):
-        rows = workspace.load("publications")
-        record.rows_in = rows.count()
+        record.rows_in = workspace.count("publications")
+        is_small = record.rows_in <= ROWS_OF_ONE_TASK
+        if is_small:
+            rows = workspace.hand_over(workspace.read("publications"))
+        else:
+            rows = workspace.load("publications")
         rows, span_s, has_subscriptions = _in_window(rows, settings, record)
         rows, projection, site_places = _on_a_plane(rows, sites, record)
         clients = _clients(rows)
@@ -101,8 +111,11 @@ def find_members(workspace: Workspace, settings: MembersSettings, record: StageR
         }
         with share_arrays(workspace.spark, names) as shared:
             coded = code_rows(rows, shared, projection, has_subscriptions)
-            workspace.save(_CODED, coded)
-        coded = workspace.load(_CODED)
+            if is_small:
+                coded = workspace.hand_over(coded.toArrow())
+            else:
+                workspace.save(_CODED, coded)
+                coded = workspace.load(_CODED)
         members = count_members(coded, span_s, has_subscriptions, settings.parameters.subscribe)
         record.rows_out = record.tables["members"] = workspace.save("members", members)
         client_km = client_places(workspace, coded, record.rows_in, len(clients))
@@ -146,7 +159,8 @@ def _on_a_plane(
     if "x_km" in rows.columns:
         return rows, None, [] if sites is None else [read_km(sites)]
     degrees = None if sites is None else read_degrees(sites)
-    found = find_projection(rows, degrees)
+    find = find_projection_of_few if record.rows_in <= ROWS_OF_ONE_TASK else find_projection
+    found = find(rows, degrees)
     projection = found.projection
     record.notes["rows_too_far"] = 0
     if sites is not None and degrees is not None:
@@ -205,30 +219,27 @@ def _save_clients(
             "reports": clients.column("reports"),
         }
     )
-    record.tables["clients"] = workspace.save("clients", workspace.spark.createDataFrame(table))
+    record.tables["clients"] = workspace.save_rows("clients", table)
 
 
 def _save_topics(workspace: Workspace, topics: pa.Table, record: StageRecord) -> None:
-    parts = (
-        workspace.load("members")
-        .groupBy("topic_index")
-        .agg(
-            sf.count_if("publishes").alias("publishers"),
-            sf.count_if("subscribes").alias("subscribers"),
-        )
-    )
-    parts = parts.toArrow().sort_by("topic_index")  # every topic has a publisher, so none lacks
+    members = workspace.read("members", ["topic_index", "publishes", "subscribes"])
+    topic = members.column("topic_index").to_numpy()
+
+    def count(part: str) -> OffsetArray:
+        return np.bincount(topic[members.column(part).to_numpy()], minlength=len(topics))
+
     table = pa.table(
         {
-            "topic_index": parts.column("topic_index"),
+            "topic_index": np.arange(len(topics), dtype=np.int32),
             "topic_id": topics.column("topic"),
-            "publishers": parts.column("publishers"),
-            "subscribers": parts.column("subscribers"),
+            "publishers": count("publishes"),
+            "subscribers": count("subscribes"),
             "messages": topics.column("messages"),
             "mean_size": topics.column("mean_size"),
         }
     )
-    record.tables["topics"] = workspace.save("topics", workspace.spark.createDataFrame(table))
+    record.tables["topics"] = workspace.save_rows("topics", table)
 
 
 def _write_plane(path: Path, plane: Plane, rows: int) -> None:

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 __all__ = ["HOMES_SCHEMA", "PLAN_FOLDER", "RELATING_METHODS", "plan_by_regions", "plan_scenario"]
 
-HOMES_SCHEMA = "client_index int, server_index int"
+HOMES_SCHEMA = pa.schema([("client_index", pa.int32()), ("server_index", pa.int32())])
 PLAN_FOLDER = "plan"
 RELATING_METHODS = {"reloc": True, "relation": False}
 """Methods that read relations, and whether they cooperate."""
@@ -86,9 +86,8 @@ def plan_scenario(
         known_limits={"speed_ms": None, "one_server_ms": None} if needs_pairs else None,
     )
     homes = outcome.plan.homes
-    table = pa.table({"client_index": np.arange(len(homes), dtype=np.int32), "server_index": homes})
-    frame = workspace.spark.createDataFrame(table, HOMES_SCHEMA)
-    record.tables["homes"] = workspace.save("homes", frame)
+    table = pa.table([np.arange(len(homes), dtype=np.int32), homes], schema=HOMES_SCHEMA)
+    record.tables["homes"] = workspace.save_rows("homes", table)
     write_plan(
         outcome.plan, outcome.report, scenario, workspace.folder / PLAN_FOLDER, overwrite=True
     )

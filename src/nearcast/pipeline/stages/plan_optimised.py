@@ -3,12 +3,14 @@
 Deviation from the search in memory: the first four fifths of the schedule anneal groups of
 servers apart (`planning.ratio.parts`), each time grouped otherwise; the last one goes over all
 clients at a low temperature and descends, which repairs what the seams kept apart. Where topics
-do not keep to groups of servers (or there are few clients) that would cost quality, and one task
-searches the whole, as in memory.
+do not keep to groups of servers, where there are few clients or where the search is short, that
+would cost quality, and one task searches the whole, as in memory. ``nearcast bench split``
+measures both at equal CPU time.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -47,11 +49,13 @@ _SERVERS_PER_PART = 64
 """With fewer, most servers would be at a seam."""
 _MOST_ACROSS = 0.25
 """Share of the members in topics across parts up to which parts are searched apart."""
+_FEWEST_SWEEPS = 400
+"""A shorter search would feel what the parts' set-up takes, and not repair all of the seams."""
+_SWEPT_CLIENTS_PER_S = 7e6
+"""By one core, about; tells how many sweeps a time limit allows."""
 _ENDS = (0.4, 0.8, 1.0)
 """Where the stretches of the schedule end; the last is that of the whole."""
 _NEAR_SERVERS = 8
-_REPAIR_SHARE = 0.3
-"""Of a time limit, for the last stretch and its descent."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -65,65 +69,108 @@ class _Found:
 
 
 def search_in_parts(
-    spark: SparkSession, shared: SharedScenario, scenario: Scenario, request: PlanRequest
+    spark: SparkSession,
+    shared: SharedScenario,
+    scenario: Scenario,
+    request: PlanRequest,
+    parts: int | None = None,
 ) -> Decision | None:
     """Return the best plan found, without a bound; None: the whole should be searched at once.
 
     The plan depends on the seed and `request.iterations` alone, or, with a time limit, on the
     machine: the limit is in seconds of the clock, which every core uses.
+
+    Parameters
+    ----------
+    parts : split into so many in any case; None: by size, and only where it costs no quality.
     """
     watch, clients = Stopwatch(request.time_limit_s), len(scenario.clients)
-    parts = min(clients // CLIENTS_PER_PART, len(scenario.servers) // _SERVERS_PER_PART)
-    if parts < 2:
+    count = parts or min(clients // CLIENTS_PER_PART, len(scenario.servers) // _SERVERS_PER_PART)
+    if count < 2 or (parts is None and _moves_to_come(request, clients) < _FEWEST_SWEEPS * clients):
         return None
-    problem = ratio_problem(scenario)
-    near = _near_servers(spark, shared, clients)
-    start = _start(scenario, request, problem, near)
-    if share_across_parts(problem, start, _groups(scenario, start, parts, 0)) > _MOST_ACROSS:
-        return None
-    iterations = request.iterations
+    with CpuTime() as driver_cpu:
+        problem = ratio_problem(scenario)
+        near, task_cpu_s = _near_servers(spark, shared, clients)
+        start = _start(scenario, request, problem, near)
+        across = share_across_parts(problem, start, _groups(scenario, start, count, 0))
+        if parts is None and across > _MOST_ACROSS:
+            return None
+        homes, cost = start, evaluate_ratio(problem, start)
+        start_ms, looked_at = cost.y_ms, 0
+        cores = spark.sparkContext.defaultParallelism
+        for number, stretch in enumerate(_stretches(request, problem, count, cores, watch)):
+            tasks = count if stretch.window[1] < 1 else 1
+            grouped = _groups(scenario, homes, tasks, number)
+            moved = _search(spark, shared, stretch, grouped, tasks, cost.local_share, homes, near)
+            homes = homes.copy()
+            for one in moved:
+                homes[one.clients] = one.homes
+                looked_at += one.iterations
+                task_cpu_s += one.cpu_s
+            cost = evaluate_ratio(problem, homes)
+    seconds = watch.seconds()
+    search: dict[str, Any] = {
+        "cost": min(start_ms, cost.y_ms),
+        "iterations": looked_at,
+        "moves_per_second": looked_at / max(seconds, 1e-9),
+        "search_seconds": seconds,
+        "search_cpu_seconds": driver_cpu.seconds + task_cpu_s,
+        "parts": count,
+    }
+    best = homes if cost.y_ms <= start_ms else start
+    return Decision(homes=best, status=PlanStatus.FEASIBLE, search=search)
+
+
+def _moves_to_come(request: PlanRequest, clients: int) -> float:
+    """Return how many moves the search will look at, about."""
+    if request.iterations is None and request.time_limit_s is None:
+        return default_iterations(clients)
+    limit_s = float("inf") if request.time_limit_s is None else request.time_limit_s
+    return min(request.iterations or float("inf"), _SWEPT_CLIENTS_PER_S * limit_s)
+
+
+def _stretches(
+    request: PlanRequest, problem: RatioProblem, parts: int, cores: int, watch: Stopwatch
+) -> Iterator[Stretch]:
+    """Give one stretch of the schedule after the other; a time limit is shared when it is due.
+
+    All stretches get as many sweeps for their width, so that equal CPU time buys what it buys in
+    memory: those in parts get less of the clock, as several tasks run at once.
+    """
+    clients, iterations = problem.network.client_count, request.iterations
     if iterations is None and request.time_limit_s is None:
         iterations = default_iterations(clients)
     sweeps = None if iterations is None else -(-iterations // clients)
     unit_ms = temperature_unit(problem.network.server_server_ms, problem.leg_weight)
-    homes, begin, looked_at, cpu_s = start, 0.0, 0, 0.0
+    begin, lost_s, limit_s = 0.0, 0.0, None
     for number, end in enumerate(_ENDS):
-        count = parts if end < 1 else 1
-        stretch = Stretch(
+        in_turn = -(-parts // min(cores, parts)) if end < 1 else 1
+        begin_s = watch.seconds()
+        if watch.limit_s is not None:
+            apart, whole = (_ENDS[-2] - begin) * in_turn / parts, 1 - _ENDS[-2]
+            mine = whole if end >= 1 else (end - begin) * in_turn / parts
+            left_s = watch.left_s() - lost_s * (len(_ENDS) - number)
+            limit_s = max(left_s, 0.05 * watch.limit_s) * mine / (apart + whole) / in_turn
+        yield Stretch(
             window=(begin, end),
             sweeps=None if sweeps is None else max(round(sweeps * end) - round(sweeps * begin), 1),
-            time_limit_s=_limit_s(spark, watch, count, begin, end),
+            time_limit_s=limit_s,
             seed=request.seed * len(_ENDS) + number,
             unit_ms=unit_ms,
         )
-        grouped = _groups(scenario, homes, count, number)
-        cost = evaluate_ratio(problem, homes)
-        found = _search(spark, shared, stretch, grouped, count, cost.local_share, homes, near)
-        homes = homes.copy()
-        for one in found:
-            homes[one.clients] = one.homes
-            looked_at += one.iterations
-            cpu_s += one.cpu_s
+        if limit_s is not None:
+            # What sharing arrays and starting tasks took will be taken again.
+            lost_s = max(watch.seconds() - begin_s - in_turn * limit_s, 0.0)
         begin = end
-    costs = [evaluate_ratio(problem, plan).y_ms for plan in (start, homes)]
-    seconds = watch.seconds()
-    search: dict[str, Any] = {
-        "cost": min(costs),
-        "iterations": looked_at,
-        "moves_per_second": looked_at / max(seconds, 1e-9),
-        "search_seconds": seconds,
-        "search_cpu_seconds": cpu_s,
-        "parts": parts,
-    }
-    best = homes if costs[1] <= costs[0] else start
-    return Decision(homes=best, status=PlanStatus.FEASIBLE, search=search)
 
 
-def _near_servers(spark: SparkSession, shared: SharedScenario, clients: int) -> IndexArray:
-    """Return the nearest servers [client, rank], found in blocks of clients."""
+def _near_servers(
+    spark: SparkSession, shared: SharedScenario, clients: int
+) -> tuple[IndexArray, float]:
+    """Return the nearest servers [client, rank], found in blocks of clients, and CPU seconds."""
     count = -(-clients // CLIENTS_PER_PART)
 
-    def near_of(block: int) -> IndexArray:
+    def near_of(block: int) -> tuple[IndexArray, float]:
         network = network_of(shared.load())
         rows = slice(block * clients // count, (block + 1) * clients // count)
         measured = network.client_server_ms
@@ -133,9 +180,12 @@ def _near_servers(spark: SparkSession, shared: SharedScenario, clients: int) -> 
             client_y_km=network.client_y_km[rows],
             client_server_ms=measured[rows] if measured.size else measured,
         )
-        return some.nearest_servers(_NEAR_SERVERS)[1]
+        with CpuTime() as cpu:
+            near = some.nearest_servers(_NEAR_SERVERS)[1]
+        return near, cpu.seconds
 
-    return np.concatenate(collect_blocks(spark, count, near_of))
+    blocks = collect_blocks(spark, count, near_of)
+    return np.concatenate([near for near, _ in blocks]), sum(cpu_s for _, cpu_s in blocks)
 
 
 def _start(
@@ -152,21 +202,6 @@ def _groups(scenario: Scenario, homes: IndexArray, parts: int, number: int) -> I
     servers = scenario.servers
     load = np.bincount(homes, minlength=len(servers)).astype(np.float64)
     return group_servers(servers.x_km, servers.y_km, load, parts, number)
-
-
-def _limit_s(
-    spark: SparkSession, watch: Stopwatch, count: int, begin: float, end: float
-) -> float | None:
-    """Return the seconds of one task, so that all tasks of a stretch end in time."""
-    if watch.limit_s is None:
-        return None
-    left_s = max(watch.left_s(), 0.05 * watch.limit_s)
-    if end >= 1:
-        return left_s
-    share = (end - begin) / (_ENDS[-2] - begin)
-    at_once = min(spark.sparkContext.defaultParallelism, count)
-    stretch_s = max(left_s - _REPAIR_SHARE * watch.limit_s, 0.05 * watch.limit_s) * share
-    return stretch_s / -(-count // at_once)
 
 
 def _search(

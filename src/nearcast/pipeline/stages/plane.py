@@ -17,13 +17,14 @@ from nearcast.geo.projection import (
     LocalProjection,
     around_direction,
     mean_direction,
+    projection_around,
     projection_at,
 )
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["Degrees", "find_projection", "without_far_rows"]
+__all__ = ["Degrees", "find_projection", "find_projection_of_few", "without_far_rows"]
 
 _NEAR_MIDDLE = [0.49, 0.51]
 _QUANTILE_ERROR = 0.005
@@ -61,6 +62,16 @@ def find_projection(rows: DataFrame, site_degrees: FloatArray | None) -> Degrees
     ).first()
     corners = np.array([(a, middle + b) for a in (south, north) for b in (west, east)])
     return Degrees(projection, bool(projection.reach_km(*corners.T).max() <= LARGEST_REACH_KM))
+
+
+def find_projection_of_few(rows: DataFrame, site_degrees: FloatArray | None) -> Degrees:
+    """Return the same as `find_projection`, for rows that fit in memory."""
+    found = rows.select("latitude", "longitude").toArrow()
+    places = np.column_stack([column.to_numpy() for column in found.columns])
+    if site_degrees is not None:
+        places = np.vstack([places, site_degrees])
+    projection = projection_around(*places.T)
+    return Degrees(projection, bool(projection.reach_km(*places.T).max() <= LARGEST_REACH_KM))
 
 
 def without_far_rows(rows: DataFrame, projection: LocalProjection) -> DataFrame:

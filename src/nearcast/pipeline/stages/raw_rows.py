@@ -38,7 +38,7 @@ def read_lines(spark: SparkSession, files: Sequence[Path]) -> DataFrame:
     place = sf.col("_metadata.file_block_start") + counter
     # Blanks stay: between tabs an empty cell is at the start or the end of the line.
     text = sf.trim(sf.col("value"), sf.lit("\r" + _BYTE_ORDER_MARK))
-    numbered = _numbered(lines, place, text.alias("text"))
+    numbered = _numbered(lines, len(files), place, text.alias("text"))
     return numbered.where(sf.trim("text", sf.lit(WHITE)) != "")
 
 
@@ -77,18 +77,18 @@ def _parquet_rows(spark: SparkSession, log: LogFiles) -> DataFrame:
     text = sf.to_json(sf.struct(*map(_quoted, frame.columns))).alias("text")
     cells = [sf.col(_quoted(column)).alias(name) for name, column in log.columns.items()]
     place = sf.col("_metadata.row_index")
-    return _numbered(frame, place, text, sf.lit(False).alias("is_broken"), *cells)
+    return _numbered(frame, len(log.files), place, text, sf.lit(False).alias("is_broken"), *cells)
 
 
-def _numbered(frame: DataFrame, place: Column, *columns: Column) -> DataFrame:
+def _numbered(frame: DataFrame, file_count: int, place: Column, *columns: Column) -> DataFrame:
     """Return the columns of a frame of files with `row` and `file` before them."""
-    # Spark writes file:///folder here and file:/folder in the metadata.
-    files = sorted(re.sub("^file:/+", "file:/", file) for file in frame.inputFiles())
     rows = frame.select(
         place.cast("bigint").alias("row"), sf.col("_metadata.file_path").alias("file"), *columns
     )
-    if len(files) == 1:
+    if file_count == 1:
         return rows
+    # Spark writes file:///folder here and file:/folder in the metadata.
+    files = sorted(re.sub("^file:/+", "file:/", file) for file in frame.inputFiles())
     numbers = frame.sparkSession.createDataFrame(
         list(enumerate(files)), "number bigint, file string"
     )

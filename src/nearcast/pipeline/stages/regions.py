@@ -59,9 +59,7 @@ def divide(
         )
     index = np.arange(len(scenario.servers), dtype=np.int32)
     servers = pa.table([index, centres.server_region], schema=SERVER_REGIONS_SCHEMA)
-    record.tables[SERVER_REGIONS_TABLE] = workspace.save(
-        SERVER_REGIONS_TABLE, spark.createDataFrame(servers)
-    )
+    record.tables[SERVER_REGIONS_TABLE] = workspace.save_rows(SERVER_REGIONS_TABLE, servers)
     (client_region,) = read_columns(workspace, CLIENT_REGIONS_TABLE, ["region"])
     regions = centres.regions(client_region)
     record.rows_in = len(clients) + len(scenario.servers)

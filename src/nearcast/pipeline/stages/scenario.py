@@ -39,8 +39,8 @@ def build_scenario(
         raise PipelineError(f"{plane_path}: missing; the stage members writes it")
     noted = read_json_object(plane_path, Place(str(plane_path)))
     with clear_errors("collecting the scenario"):
-        clients = workspace.load("clients").toArrow().sort_by("client_index").combine_chunks()
-        topics = workspace.load("topics").toArrow().sort_by("topic_index").combine_chunks()
+        clients = workspace.read("clients").sort_by("client_index").combine_chunks()
+        topics = workspace.read("topics").sort_by("topic_index").combine_chunks()
         members = _members(workspace, len(clients))
     places_km = [np.column_stack([clients.column(axis).to_numpy() for axis in ("x_km", "y_km")])]
     sites = None if settings.sites is None else read_source(settings.sites)
@@ -75,7 +75,7 @@ def save_scenario(workspace: Workspace, scenario: Scenario, record: StageRecord)
 
 def _members(workspace: Workspace, clients: int) -> Members:
     columns = ("topic_index", "client_index", "publishes", "subscribes", "rate_hz")
-    found = workspace.load("members").select(*columns).toArrow()
+    found = workspace.read("members", columns)
     topic, client, publishes, subscribes, rate_hz = (
         found.column(column).to_numpy() for column in columns
     )

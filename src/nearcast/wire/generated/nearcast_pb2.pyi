@@ -137,7 +137,7 @@ class Confirm(_message.Message):
     def __init__(self, request: _Optional[int] = ..., accepted: _Optional[bool] = ..., reason: _Optional[str] = ...) -> None: ...
 
 class Notify(_message.Message):
-    __slots__ = ("topic", "publisher", "epoch", "sequence", "durable", "part", "payload", "published_us", "received_us", "processed_us", "notified_us")
+    __slots__ = ("topic", "publisher", "epoch", "sequence", "durable", "part", "payload", "published_us", "received_us", "processed_us", "notified_us", "processing_us")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     PUBLISHER_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
@@ -149,6 +149,7 @@ class Notify(_message.Message):
     RECEIVED_US_FIELD_NUMBER: _ClassVar[int]
     PROCESSED_US_FIELD_NUMBER: _ClassVar[int]
     NOTIFIED_US_FIELD_NUMBER: _ClassVar[int]
+    PROCESSING_US_FIELD_NUMBER: _ClassVar[int]
     topic: str
     publisher: str
     epoch: int
@@ -160,7 +161,8 @@ class Notify(_message.Message):
     received_us: int
     processed_us: int
     notified_us: int
-    def __init__(self, topic: _Optional[str] = ..., publisher: _Optional[str] = ..., epoch: _Optional[int] = ..., sequence: _Optional[int] = ..., durable: _Optional[bool] = ..., part: _Optional[int] = ..., payload: _Optional[bytes] = ..., published_us: _Optional[int] = ..., received_us: _Optional[int] = ..., processed_us: _Optional[int] = ..., notified_us: _Optional[int] = ...) -> None: ...
+    processing_us: int
+    def __init__(self, topic: _Optional[str] = ..., publisher: _Optional[str] = ..., epoch: _Optional[int] = ..., sequence: _Optional[int] = ..., durable: _Optional[bool] = ..., part: _Optional[int] = ..., payload: _Optional[bytes] = ..., published_us: _Optional[int] = ..., received_us: _Optional[int] = ..., processed_us: _Optional[int] = ..., notified_us: _Optional[int] = ..., processing_us: _Optional[int] = ...) -> None: ...
 
 class Received(_message.Message):
     __slots__ = ("highest", "bitmap")

@@ -1,0 +1,25 @@
+"""What one event changed in a topic, and what waits until that is durable."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from nearcast.broker.actions import Ack, Copy
+from nearcast.broker.notifications import OutgoingNotification
+from nearcast.spool.changes import Position, TopicChange
+
+__all__ = ["Handled"]
+
+
+@dataclass(slots=True)
+class Handled:
+    """What an event changed in a topic, and what may happen once that is durable."""
+
+    records: list[bytes] = field(default_factory=list)
+    positions: dict[str, Position] = field(default_factory=dict)
+    """How far publishers have come, by id."""
+    change: TopicChange | None = None
+    """Records, positions and state in one piece; None when there is nothing to store."""
+    notifications: list[OutgoingNotification] = field(default_factory=list)
+    copies: list[Copy] = field(default_factory=list)
+    acks: list[Ack] = field(default_factory=list)

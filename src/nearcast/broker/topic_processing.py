@@ -1,0 +1,110 @@
+"""A topic's processor, its guard and its state, wherever the processor runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from nearcast.broker.guard import GuardEvent, ProcessorGuard, ProcessorReport
+from nearcast.broker.messages import Message
+from nearcast.broker.processing import ProcessorRunner
+from nearcast.broker.processor import Processor
+from nearcast.broker.requests import Failure, ProcessRequest, ProcessResult
+from nearcast.broker.topic_settings import TopicSettings
+from nearcast.broker.topic_spool import SpoolView
+
+__all__ = ["TopicProcessing"]
+
+
+class TopicProcessing:
+    """Decides when a topic's processor runs, and judges what came of it.
+
+    Parameters
+    ----------
+    processor
+        To be run here; None when a host process has it.
+    clock
+        Measures how long a batch takes here, in seconds.
+    """
+
+    def __init__(
+        self, settings: TopicSettings, processor: Processor | None, clock: Callable[[], float]
+    ) -> None:
+        self.guard = ProcessorGuard(settings.guard)
+        self._settings, self._clock = settings, clock
+        self._runner = None if processor is None else ProcessorRunner(processor)
+        self.state = None if self._runner is None else self._runner.state
+        """The last good state; None for a processor that saves none."""
+        self.asked = False
+        """Whether a host process has ever got a request."""
+
+    def restore(self, state: bytes | None) -> list[ProcessorReport]:
+        """Begin from the state that was saved, if there is one."""
+        if self._runner is None:
+            self.state = state
+            return []
+        failures = self._runner.restore(state)
+        self.state = self._runner.state
+        for _ in failures:
+            self.guard.failed()
+        return self._failed(failures)
+
+    def may_run(self, messages: int, now_s: float) -> tuple[bool, list[ProcessorReport]]:
+        """Return whether a batch may be processed now, and what there is to report."""
+        may_run, events = self.guard.may_run(messages, now_s)
+        return may_run, [self._report(event, "tries again") for event in events]
+
+    def run(self, batch: Sequence[Message], spool: SpoolView) -> ProcessResult:
+        """Process the messages at the end of the spool here."""
+        if self._runner is None:
+            raise RuntimeError(f"topic {self._settings.topic!r} has its processor elsewhere")
+        started_s = self._clock()
+        outcome = self._runner.run(batch, spool)
+        return ProcessResult(
+            self._settings.topic,
+            0,
+            outcome.notifications,
+            outcome.state,
+            outcome.failures,
+            self._clock() - started_s,
+        )
+
+    def ask(self, request: int, batch: tuple[Message, ...], spool: SpoolView) -> ProcessRequest:
+        """Return what a host has to do."""
+        first, self.asked = not self.asked, True
+        return ProcessRequest(self._settings, request, batch, spool, self.state, first)
+
+    def judge(
+        self, batch: Sequence[Message], result: ProcessResult, now_s: float
+    ) -> list[ProcessorReport]:
+        """Take over the state after a batch that was done; return what there is to report."""
+        if result.state is not None:
+            self.state = result.state
+        failed = {id(failure.message) for failure in result.failures}
+        for message in batch if failed else batch[-1:]:
+            if id(message) in failed:
+                self.guard.failed()
+            else:
+                self.guard.succeeded()
+        for failure in result.failures:
+            if failure.message is None:
+                self.guard.failed()
+        detail = f"{result.elapsed_s:.3f} s for {len(batch)} messages"
+        return self._failed(result.failures) + [
+            self._report(event, detail) for event in self.guard.ended(result.elapsed_s, now_s)
+        ]
+
+    def judge_kill(
+        self, batch: Sequence[Message], result: ProcessResult, now_s: float
+    ) -> list[ProcessorReport]:
+        """Return what there is to report about a batch that ended its process."""
+        message = batch[0] if len(batch) == 1 else None
+        detail = f"{result.detail or result.ending.value} at {len(batch)} messages"
+        return [self._report(event, detail, message) for event in self.guard.killed(now_s)]
+
+    def _failed(self, failures: Sequence[Failure]) -> list[ProcessorReport]:
+        return [self._report(GuardEvent.FAILED, one.detail, one.message) for one in failures]
+
+    def _report(
+        self, event: GuardEvent, detail: str, message: Message | None = None
+    ) -> ProcessorReport:
+        return ProcessorReport(self._settings.topic, event, detail, message)

@@ -1,0 +1,85 @@
+"""``nearcast bench live`` and ``nearcast bench echo``: real servers on this machine."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from nearcast.cli.bench_output import finish, kept, out_option, prepare
+from nearcast.cli.console import json_option, step_progress
+
+__all__ = ["echo", "live"]
+
+
+@click.command()
+@click.option("--methods", default="nearest,reloc,optimised", show_default=True)
+@click.option("--sigma", default=5.0, show_default=True, help="Spread of a topic's members, km.")
+@click.option("--spool-per-member", default=2.0, show_default=True)
+@click.option("--topics", default=64, show_default=True)
+@click.option(
+    "--delay-factor",
+    default=40.0,
+    show_default=True,
+    help="On all emulated delays: keeps the machine's own timers out of the result.",
+)
+@click.option(
+    "--rounds", default=2, show_default=True, help="Publications per publisher and topic."
+)
+@click.option("--rate", "rate_hz", default=40.0, show_default=True, help="Of all, per second.")
+@click.option("--seed", type=click.IntRange(min=0), default=1, show_default=True)
+@out_option
+@json_option
+def live(
+    methods: str,
+    sigma: float,
+    spool_per_member: float,
+    topics: int,
+    delay_factor: float,
+    rounds: int,
+    rate_hz: float,
+    seed: int,
+    out: Path | None,
+    as_json: bool,
+) -> None:
+    """Run plans on real servers with emulated distances: predicted against measured delay.
+
+    The scenario is that of the 2021 paper: 64 topics, about 900 clients, 16 edge servers. The
+    measured mean must be within 10 % of the factor times Y plus the measured processing time.
+    """
+    from nearcast.domain.generators.reloc2021 import Reloc2021, generate_reloc2021
+    from nearcast.experiments import live_delays
+
+    prepare(out)
+    scenario = generate_reloc2021(
+        Reloc2021(sigma_km=sigma, spool_per_member=spool_per_member, topics=topics), seed
+    )
+    names = methods.split(",")
+    settings = live_delays.LiveSettings(delay_factor, rounds, rate_hz, seed=seed)
+    with step_progress(6 * len(names), enabled=not as_json) as begin:
+        runs = kept(live_delays.run(scenario, names, settings, begin=begin))
+    points = [one.point for one in runs]
+    finish("live", points, live_delays.summary(points), out, as_json)
+    if out is not None and runs:
+        live_delays.write_report(scenario, runs, settings, out)
+
+
+@click.command()
+@click.option("--rates", default="1,10,100,250,500,750,1000", show_default=True)
+@click.option("--seconds", default=10.0, show_default=True, help="For each rate.")
+@click.option("--knee/--no-knee", default=True, help="Go on until it breaks.")
+@out_option
+@json_option
+def echo(rates: str, seconds: float, knee: bool, out: Path | None, as_json: bool) -> None:
+    """Measure round trips client - edge - broker - back at rising rates (Mercury's test)."""
+    from nearcast.errors import ConfigError
+    from nearcast.experiments import echo_rate
+
+    prepare(out)
+    try:
+        rates_hz = [int(one) for one in rates.split(",")]
+    except ValueError:
+        raise ConfigError(f"--rates: {rates!r} is no list of whole numbers") from None
+    with step_progress(len(rates_hz) + 7, enabled=not as_json) as begin:
+        points = kept(echo_rate.run(rates_hz, seconds=seconds, find_knee=knee, begin=begin))
+    finish("echo", points, echo_rate.summary(points), out, as_json)

@@ -1,0 +1,265 @@
+"""``nearcast client``: a client for scripts, JSON lines in and out."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from nearcast.errors import ConfigError, WireError
+
+if TYPE_CHECKING:
+    from nearcast.sdk.sync_client import SyncClient
+
+__all__ = ["client"]
+
+Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
+
+_credentials_option: Decorator = click.option(
+    "--credentials",
+    type=click.Path(path_type=Path),
+    required=True,
+    help="The client's file, as `nearcast client enrol` writes it.",
+)
+_timeout_option: Decorator = click.option(
+    "--timeout",
+    "timeout_s",
+    type=click.FloatRange(min=0, min_open=True),
+    default=10.0,
+    show_default=True,
+    help="Seconds to wait for a connection or an answer.",
+)
+_lines_option: Decorator = click.option(
+    "--json", "as_json", is_flag=True, help="Print JSON on stdout, one object per line."
+)
+
+
+@click.group()
+def client() -> None:
+    """Publish, subscribe, report and measure as a client of a site.
+
+    \b
+      nearcast client enrol --manager http://HOST:PORT --id car-7 --token-file token --out car.json
+      nearcast client subscribe --credentials sign.json --topic alerts/north
+      echo '{"topic": "alerts/north", "payload": "ice"}' |
+        nearcast client publish --credentials car.json
+    """
+
+
+@client.command()
+@_credentials_option
+@click.option("--topic", help="Topic of lines that name none, and of --message.")
+@click.option("--message", help="Publish this text instead of lines from standard input.")
+@click.option("--not-durable", is_flag=True, help="Send once, without acknowledgement.")
+@_timeout_option
+@_lines_option
+def publish(
+    credentials: Path,
+    topic: str | None,
+    message: str | None,
+    not_durable: bool,
+    timeout_s: float,
+    as_json: bool,
+) -> None:
+    """Publish JSON lines from standard input, or one message.
+
+    \b
+    A line: {"topic": "a/b", "payload": "any JSON", "x_km": 1.0, "y_km": 2.0}
+    A payload that is a text is sent as it is, all else as JSON; "payload_base64" holds raw bytes.
+    With --json, each acknowledged publication is a line. Exit code 2 when one was not acknowledged.
+    """
+    from nearcast.cli.client_lines import PublicationLine, read_batches
+    from nearcast.cli.client_publish import Publisher
+
+    if message is not None:
+        batches = iter([[(1, PublicationLine(payload=message))]])
+    else:
+        batches = read_batches(PublicationLine)
+    publisher = Publisher(topic, not not_durable, as_json)
+    sender = _connect(credentials, timeout_s)
+    try:
+        publisher.run(sender, batches)
+    finally:
+        what = "sent" if not_durable else "acknowledged"
+        click.echo(f"published {publisher.published}, {what} {publisher.acknowledged}", err=True)
+
+
+@client.command()
+@_credentials_option
+@click.option("--topic", "topics", multiple=True, required=True, help="Topic; may be repeated.")
+@click.option("--count", type=click.IntRange(min=1), help="End after so many notifications.")
+@click.option(
+    "--for",
+    "duration_s",
+    type=click.FloatRange(min=0),
+    help="End after so many seconds; exit code 2 when --count was not reached.",
+)
+@_timeout_option
+@click.option("--json", is_flag=True, expose_value=False, help="Always on: output is JSON lines.")
+def subscribe(
+    credentials: Path,
+    topics: tuple[str, ...],
+    count: int | None,
+    duration_s: float | None,
+    timeout_s: float,
+) -> None:
+    """Print each notification as a JSON line, with the delay of every stage.
+
+    A payload that is no UTF-8 is under "payload_base64". Ends with --count, --for or Ctrl-C.
+    """
+    from nearcast.cli.client_lines import notification_line, print_line
+    from nearcast.sdk.failures import ClientError
+
+    with _connect(credentials, timeout_s) as listener:
+        for topic in topics:
+            listener.subscribe(topic)
+        click.echo(f"subscribed to {', '.join(topics)}", err=True)
+        end_s = float("inf") if duration_s is None else time.monotonic() + duration_s
+        heard = 0
+        while count is None or heard < count:
+            left_s = end_s - time.monotonic()
+            wait_s = None if duration_s is None else max(0.0, left_s)
+            notification = listener.next_notification(wait_s)
+            if notification is None:
+                break
+            print_line(notification_line(notification))
+            heard += 1
+        dropped = listener.dropped_notifications
+    if dropped:
+        click.echo(f"warning: {dropped} notifications came too fast and were dropped", err=True)
+    if count is not None and heard < count:
+        raise ClientError(f"heard {heard} of {count} notifications in {duration_s:g} s")
+
+
+@client.command()
+@_credentials_option
+@click.option("--x-km", type=float, help="Where the client is; without it, lines are read.")
+@click.option("--y-km", type=float)
+@click.option("--direction-deg", type=float, default=0.0, help="Clockwise from north.")
+@click.option("--speed-mps", type=float, default=0.0)
+@_timeout_option
+@_lines_option
+def report(
+    credentials: Path,
+    x_km: float | None,
+    y_km: float | None,
+    direction_deg: float,
+    speed_mps: float,
+    timeout_s: float,
+    as_json: bool,
+) -> None:
+    """Report where the client is: by options, or JSON lines from standard input.
+
+    \b
+    A line: {"x_km": 1.0, "y_km": 2.0, "direction_deg": 90, "speed_mps": 13.9}
+    """
+    from nearcast.cli.client_lines import ReportLine, print_line, read_batches
+
+    if (x_km is None) != (y_km is None):
+        raise click.UsageError("--x-km and --y-km go together")
+    if x_km is not None and y_km is not None:
+        batches = iter([[(1, ReportLine(x_km, y_km, direction_deg, speed_mps))]])
+    else:
+        batches = read_batches(ReportLine)
+    reported = 0
+    try:
+        with _connect(credentials, timeout_s) as reporter:
+            for number, line in chain.from_iterable(batches):
+                try:
+                    reporter.report(line.x_km, line.y_km, line.direction_deg, line.speed_mps)
+                except WireError as error:
+                    raise ConfigError(f"line {number}: {error}") from None
+                reported += 1
+                if as_json:
+                    print_line({"line": number, "x_km": line.x_km, "y_km": line.y_km})
+            reporter.echo()  # the server is there and has seen what came before
+    finally:
+        click.echo(f"reported {reported}", err=True)
+
+
+@client.command()
+@_credentials_option
+@click.option("--count", type=click.IntRange(min=1), default=1, show_default=True)
+@click.option("--size", "size_bytes", type=click.IntRange(min=0), default=0, show_default=True)
+@_timeout_option
+@_lines_option
+def echo(credentials: Path, count: int, size_bytes: int, timeout_s: float, as_json: bool) -> None:
+    """Measure the round trip to the home server."""
+    from nearcast.cli.client_lines import print_line
+    from nearcast.sdk.failures import NotConnectedError
+
+    with _connect(credentials, timeout_s) as measurer:
+        host, port = measurer.home.address
+        lost = 0
+        for number in range(1, count + 1):
+            try:
+                round_trip_ms = round(measurer.echo(bytes(size_bytes)) * 1000, 3)
+            except NotConnectedError as error:
+                lost += 1
+                click.echo(f"echo {number}: {error}", err=True)
+                continue
+            if as_json:
+                print_line({"echo": number, "round_trip_ms": round_trip_ms})
+            else:
+                click.echo(f"{host}:{port} answered in {round_trip_ms} ms")
+    if lost == count:
+        raise NotConnectedError(f"none of {count} echoes came back from {host}:{port}")
+
+
+@client.command()
+@click.option("--manager", "manager_url", required=True, help="Address: http://HOST:PORT")
+@click.option("--id", "name", required=True, help="The client's id.")
+@click.option(
+    "--token-file",
+    type=click.Path(path_type=Path),
+    required=True,
+    help="File with the manager's token.",
+)
+@click.option("--out", type=click.Path(path_type=Path), required=True, help="File to write.")
+@click.option("--overwrite", is_flag=True, help="Replace the file; the key in it is lost.")
+@click.option("--x-km", type=float, help="Where the client is.")
+@click.option("--y-km", type=float)
+@_timeout_option
+@_lines_option
+def enrol(
+    manager_url: str,
+    name: str,
+    token_file: Path,
+    out: Path,
+    overwrite: bool,
+    x_km: float | None,
+    y_km: float | None,
+    timeout_s: float,
+    as_json: bool,
+) -> None:
+    """Make a key, make the client known to the site, and write its credentials."""
+    from nearcast.cli.client_lines import print_line
+    from nearcast.errors import OutputError
+    from nearcast.sdk.credentials import save_credentials
+    from nearcast.sdk.enrolment import enrol as enrol_client
+
+    if (x_km is None) != (y_km is None):
+        raise click.UsageError("--x-km and --y-km go together")
+    if out.exists() and not overwrite:
+        raise OutputError(f"{out}: exists already; --overwrite replaces it and the key in it")
+    try:
+        token = token_file.read_text().strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{token_file}: cannot be read: {error}") from None
+    found = enrol_client(manager_url, name, token, x_km=x_km, y_km=y_km, timeout_s=timeout_s)
+    save_credentials(found, out, overwrite=overwrite)
+    host, port = found.home.address
+    if as_json:
+        print_line({"client": found.client, "credentials": str(out), "home": f"{host}:{port}"})
+    else:
+        click.echo(f"{found.client}: home is {host}:{port}; credentials: {out}")
+
+
+def _connect(credentials: Path, timeout_s: float) -> SyncClient:
+    from nearcast.sdk.sync_client import SyncClient
+
+    return SyncClient.connect(credentials, timeout_s=timeout_s)

@@ -1,0 +1,220 @@
+"""``nearcast up``: a whole site on one machine."""
+
+from __future__ import annotations
+
+import json
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from nearcast.cli.console import json_option, print_json, print_table, step_progress
+
+if TYPE_CHECKING:
+    from nearcast.site.live_site import LiveSite
+
+__all__ = ["up"]
+
+
+@click.command()
+@click.argument("scenario", type=click.Path(path_type=Path))
+@click.option(
+    "--plan",
+    "plan_folder",
+    type=click.Path(path_type=Path),
+    help="The plan to run.  [default: the manager plans]",
+)
+@click.option(
+    "--model",
+    type=click.Choice(["connections", "ratio", "placement"]),
+    default="ratio",
+    show_default=True,
+    help="Without --plan: the delay model to plan by.",
+)
+@click.option(
+    "--method", default="optimised", show_default=True, help="Without --plan: how to plan."
+)
+@click.option(
+    "--site",
+    "folder",
+    type=click.Path(path_type=Path),
+    help="Folder of the site: keys, spools, logs; kept between runs.  [default: SCENARIO/site]",
+)
+@click.option("--no-delays", is_flag=True, help="Emulate no delays.")
+@click.option(
+    "--delay-factor",
+    type=click.FloatRange(min=0, min_open=True),
+    default=1.0,
+    show_default=True,
+    help="On all emulated delays: a large one keeps timer noise out of measurements.",
+)
+@click.option(
+    "--processor",
+    default="forward",
+    show_default=True,
+    help="What brokers do: forward, proximity, speeding, threshold, one of your own (entry point "
+    "group nearcast.processors), or module:Class.",
+)
+@click.option(
+    "--processor-options", default="{}", help="A JSON object that the processor is made with."
+)
+@click.option("--notify-after-sync", is_flag=True, help="Notify only what is durable: later.")
+@click.option(
+    "--for",
+    "seconds",
+    type=click.FloatRange(min=0),
+    help="Stop after so many seconds.  [default: at Ctrl-C]",
+)
+@json_option
+def up(
+    scenario: Path,
+    plan_folder: Path | None,
+    model: str,
+    method: str,
+    folder: Path | None,
+    no_delays: bool,
+    delay_factor: float,
+    processor: str,
+    processor_options: str,
+    notify_after_sync: bool,
+    seconds: float | None,
+    as_json: bool,
+) -> None:
+    """Run the whole site of SCENARIO on this machine until Ctrl-C.
+
+    Starts the manager, the cloud server and all edge servers as processes, with the delays of the
+    scenario's geometry emulated on every link, enrols all clients and writes their credentials.
+
+    \b
+      nearcast scenario generate city --clients 300 --servers 9 --topics 30 --seed 1 --out city
+      nearcast up city
+    and in other terminals:
+    \b
+      nearcast status city
+      nearcast client subscribe --credentials city/site/clients/c2.json --topic t1
+      nearcast client publish --credentials city/site/clients/c1.json --topic t1 --message hello
+
+    The event log (SCENARIO/site/log) can be read by `nearcast pipeline run` at any time.
+    """
+    from nearcast.broker.registry import make_processor
+    from nearcast.domain.scenario_files import read_scenario
+    from nearcast.errors import ConfigError
+    from nearcast.site.layout import SiteOptions
+    from nearcast.site.live_site import run_site
+
+    try:
+        options = json.loads(processor_options)
+    except ValueError:
+        options = None
+    if not isinstance(options, dict):
+        raise ConfigError(f"--processor-options: {processor_options!r} is no JSON object")
+    make_processor(processor, options)
+    servers = len(read_scenario(scenario).servers)
+    if plan_folder is None:
+        _check_method(method, model)
+    site_options = SiteOptions(
+        plan=plan_folder,
+        model=model,
+        method=method,
+        delay_factor=0.0 if no_delays else delay_factor,
+        processor=processor,
+        processor_options=options,
+        notify_after_sync=notify_after_sync,
+    )
+    with (
+        _stop_signals() as stop,
+        step_progress(servers + 3, enabled=not as_json) as begin,
+    ):
+        begin("starting")
+        with run_site(scenario, folder or scenario / "site", site_options, begin) as live:
+            begin("enrolling clients")
+            clients = live.enrol_clients()
+            if as_json:
+                print_json(_summary(live, len(clients)))
+            else:
+                _print_site(live, len(clients))
+            _wait(live, stop, seconds)
+    click.echo("the site has stopped", err=True)
+
+
+@contextmanager
+def _stop_signals() -> Iterator[threading.Event]:
+    """Have Ctrl-C and SIGTERM set an event inside the block."""
+    stop = threading.Event()
+    before = {
+        number: signal.signal(number, lambda *_: stop.set())
+        for number in (signal.SIGTERM, signal.SIGINT)
+    }
+    try:
+        yield stop
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _check_method(method: str, model: str) -> None:
+    """Complain now: the manager would when the site is laid out already."""
+    from nearcast.domain.plan import Model
+    from nearcast.planning.registry import find_method
+
+    find_method(method, Model(model))
+
+
+def _wait(live: LiveSite, stop: threading.Event, seconds: float | None) -> None:
+    import time
+
+    from nearcast.errors import NearcastError
+
+    end_s = float("inf") if seconds is None else time.monotonic() + seconds
+    while not stop.wait(min(0.5, max(0.0, end_s - time.monotonic()))):
+        given_up = live.processes.watch()
+        if given_up:
+            said = live.processes.last_words(given_up[0])
+            raise NearcastError(f"server {given_up[0]!r} keeps dying: {said}")
+        if time.monotonic() >= end_s:
+            return
+
+
+def _summary(live: LiveSite, clients: int) -> dict[str, object]:
+    site = live.site
+    return {
+        "site": str(site.folder),
+        "manager": site.manager_url,
+        "delay_factor": site.delay_factor,
+        "clients": clients,
+        "event_log": str(site.event_log),
+        "servers": [
+            {
+                "server": one.server,
+                "role": one.role,
+                "pid": live.processes.pid(one.server),
+                "udp_port": one.port or None,
+                "http": f"http://127.0.0.1:{one.http_port}",
+            }
+            for one in site.servers
+        ],
+    }
+
+
+def _print_site(live: LiveSite, clients: int) -> None:
+    site = live.site
+    rows = [
+        (
+            one.server,
+            one.role,
+            str(live.processes.pid(one.server)),
+            f"127.0.0.1:{one.port}" if one.port else "-",
+            f"http://127.0.0.1:{one.http_port}",
+        )
+        for one in site.servers
+    ]
+    print_table(["server", "role", "pid", "clients (UDP)", "metrics, health, status"], rows)
+    factor = site.delay_factor
+    click.echo(f"delays: {f'emulated x {factor:g}' if factor else 'not emulated'}")
+    click.echo(f"{clients} clients enrolled; credentials in {site.folder / 'clients'}")
+    click.echo(f"event log: {site.event_log}; what the servers say: {site.folder / 'output'}")
+    click.echo(f"next: nearcast status {site.folder}, nearcast client --help; Ctrl-C stops all")

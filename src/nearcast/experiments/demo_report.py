@@ -1,0 +1,170 @@
+"""What the demo found, as a table for the terminal, as JSON and as the report page."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pa_parquet
+
+from nearcast.domain.plan import Model
+from nearcast.experiments.demo_site import Demo, DemoSettings, MethodRun
+from nearcast.pictures.report import Cell, Section, Table
+from nearcast.pictures.site_delays import STAGES, SiteDelays, measure_site, predict_site
+from nearcast.pictures.site_report import SiteRun, write_site_report
+
+__all__ = ["demo_json", "next_commands", "write_demo_report"]
+
+
+def write_demo_report(demo: Demo, settings: DemoSettings, folder: Path) -> tuple[Path, pa.Table]:
+    """Write report.html and notifications.parquet; return the page and the notifications."""
+    notifications = _notifications(demo.runs)
+    pa_parquet.write_table(notifications, folder / "notifications.parquet")
+    page = write_site_report(
+        folder,
+        demo.learned,
+        Model.RATIO,
+        [SiteRun(run.method, run.outcome.plan, run.outcome.assessment.detail) for run in demo.runs],
+        notifications,
+        factor=settings.live.delay_factor,
+        title="A city, from its log to a running site",
+        more=[*_learned_sections(demo), _next_section(demo, settings, folder)],
+    )
+    return page, notifications
+
+
+def demo_json(demo: Demo, settings: DemoSettings, notifications: pa.Table) -> dict[str, Any]:
+    """Return everything but the pictures."""
+    factor = settings.live.delay_factor
+    measured = measure_site(notifications)
+    return {
+        "delay_factor": factor,
+        "clients": len(demo.learned.clients),
+        "servers": len(demo.learned.servers),
+        "topics": len(demo.learned.topics),
+        "log_rows": demo.log_rows,
+        "learned": asdict(demo.facts),
+        "spark_start_seconds": demo.spark_start_s,
+        "stages": [asdict(record) for record in demo.stages],
+        "methods": [
+            _method_json(run, measured[run.method], _predicted(demo, run, factor))
+            for run in demo.runs
+        ],
+    }
+
+
+def next_commands(demo: Demo, settings: DemoSettings, folder: Path) -> list[tuple[str, str]]:
+    """Return what to try next: why, and the command."""
+    best, factor = demo.runs[-1], settings.live.delay_factor
+    site = folder / f"site-{best.method}"
+    client = demo.learned.clients.ids[0].as_py()
+    topic = demo.learned.topics.ids[int(demo.learned.members.topic[0])].as_py()
+    return [
+        (
+            "keep the site up",
+            f"nearcast up {folder}/run/scenario --plan {best.plan_folder} --site {site} "
+            f"--delay-factor {factor:g}",
+        ),
+        ("watch it, in another terminal", f"nearcast status {site}"),
+        (
+            "take part in it",
+            f"nearcast client subscribe --credentials {site}/clients/{client}.json --topic {topic}",
+        ),
+        (
+            "learn from what the site itself has logged",
+            f"nearcast pipeline run {site}/log --sites {folder}/sites.csv --out {folder}/again",
+        ),
+        ("all methods on the city", f"nearcast compare {folder}/city --time-limit 2"),
+    ]
+
+
+def _predicted(demo: Demo, run: MethodRun, factor: float) -> SiteDelays:
+    outcome = run.outcome
+    return predict_site(demo.learned, outcome.plan, Model.RATIO, outcome.assessment.detail, factor)
+
+
+def _method_json(run: MethodRun, site: SiteDelays, model: SiteDelays) -> dict[str, Any]:
+    result = run.result
+    return {
+        "method": run.method,
+        "predicted_ms": model.total_ms,
+        "measured_ms": site.total_ms,
+        "ratio": site.total_ms / model.total_ms,
+        "predicted_stages_ms": dict(model.stage_ms),
+        "measured_stages_ms": dict(site.stage_ms),
+        "median_ms": float(np.median(site.each_ms)),
+        "p99_ms": float(np.quantile(site.each_ms, 0.99)),
+        "published": result.published,
+        "acknowledged": result.acknowledged,
+        "notifications": len(result.arrivals),
+        "missing": result.expected - len(result.arrivals),
+        "startup_seconds": run.startup_s,
+        "seconds": run.seconds,
+    }
+
+
+def _notifications(runs: Sequence[MethodRun]) -> pa.Table:
+    rows = [
+        (run.method, one.client, one.notification) for run in runs for one in run.result.arrivals
+    ]
+    columns: dict[str, list[Any]] = {
+        "method": [method for method, _, _ in rows],
+        "topic": [told.topic for _, _, told in rows],
+        "publisher": [told.publisher for _, _, told in rows],
+        "client": [client for _, client, _ in rows],
+    }
+    for column in (*STAGES.values(), "total_ms"):
+        columns[column] = [getattr(told, column) for _, _, told in rows]
+    return pa.table(columns)
+
+
+def _learned_sections(demo: Demo) -> list[Section]:
+    facts = demo.facts
+    stages: list[dict[str, Cell]] = [
+        {
+            "stage": record.stage,
+            "rows in": record.rows_in,
+            "rows out": record.rows_out,
+            "set aside": record.quarantined,
+            "seconds": round(record.seconds, 1),
+        }
+        for record in demo.stages
+    ]
+    servers: list[dict[str, Cell]] = [
+        {
+            "method": run.method,
+            "servers ready [s]": round(run.startup_s, 1),
+            "in all [s]": round(run.seconds, 1),
+            "published": run.result.published,
+            "acknowledged": run.result.acknowledged,
+            "expected": run.result.expected,
+            "arrived": len(run.result.arrivals),
+        }
+        for run in demo.runs
+    ]
+    return [
+        Section(
+            "What Spark learned from the log",
+            f"The clients of a generated city left a log of {demo.log_rows:,} rows. The plans "
+            "come from what the pipeline learned from it, and not from the city itself. It found "
+            f"{facts.clients:,} of {facts.all_clients:,} clients, "
+            f"{facts.memberships:,} of {facts.all_memberships:,} memberships with their roles, "
+            f"and half of the clients within {facts.median_error_m:.0f} m of where they are.",
+            tables=[Table(stages, how_to_read="Rows that cannot be used are set aside.")],
+        ),
+        Section(
+            "What the site did",
+            f"A manager, a cloud server and {len(demo.learned.servers):,} edge servers ran as "
+            "processes of their own on this machine, once for each plan.",
+            tables=[Table(servers, how_to_read="Every publication is durable when acknowledged.")],
+        ),
+    ]
+
+
+def _next_section(demo: Demo, settings: DemoSettings, folder: Path) -> Section:
+    lines = [f"{command}  # {why}" for why, command in next_commands(demo, settings, folder)]
+    return Section("What to do next", command="\n".join(lines))

@@ -1,0 +1,269 @@
+"""Mercury's echo test: client - edge - broker - back, at rising rates, until it breaks.
+
+A message is published durably, spooled and processed by the `echo` processor, and its publisher is
+notified: the time from one to the other is the round trip. Beside it, at the same rate, runs a
+bare UDP socket that returns what it gets, in a process of its own: what the machine can do at all.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import math
+import multiprocessing
+import socket
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+from nearcast.sdk.client import Client
+from nearcast.sdk.credentials import Credentials
+from nearcast.sdk.notification import Notification
+from nearcast.site.layout import SiteOptions
+from nearcast.site.live_site import run_site
+
+__all__ = ["PROTOTYPE_MEDIAN_MS", "RATES_HZ", "EchoPoint", "run", "summary"]
+
+RATES_HZ = (1, 10, 100, 250, 500, 750, 1000)
+PROTOTYPE_MEDIAN_MS = {1: 12.0, 10: 453.0, 500: 949.0, 1000: 6300.0}
+"""Medians that Mercury's authors measured with their prototype."""
+_KNEE_RATES_HZ = (2000, 3000, 4000, 6000, 8000, 12000)
+_KNEE_P99_MS = 50.0
+_CLIENTS = 50
+_TOPICS = 20
+_PAYLOAD_BYTES = 200
+_DRAIN_S = 3.0
+_TICK_S = 0.001
+
+
+@dataclass(frozen=True, slots=True)
+class EchoPoint:
+    """Round trips at one rate."""
+
+    rate_hz: int
+    sent: int
+    returned: int
+    achieved_hz: float
+    """What the load generator managed to send."""
+    median_ms: float
+    p99_ms: float
+    p999_ms: float
+    largest_ms: float
+    acknowledged: int
+    """Publications that were durable at the end."""
+    raw_median_ms: float
+    """Of the bare UDP socket at the same rate."""
+    raw_p99_ms: float
+    is_knee: bool = False
+    """The first rate at which the p99 passes 50 ms or something is lost."""
+
+
+def run(
+    rates_hz: Sequence[int] = RATES_HZ,
+    *,
+    seconds: float = 10.0,
+    find_knee: bool = True,
+    begin: Callable[[str], None] = lambda name: None,
+) -> Iterator[EchoPoint]:
+    """Measure each rate for a while, then go on until the knee."""
+    import uvloop
+
+    with tempfile.TemporaryDirectory(prefix="nearcast-echo-") as text:
+        folder = Path(text)
+        _write_scenario(folder / "scenario")
+        options = SiteOptions(method="nearest", delay_factor=0.0, processor="echo")
+        begin("starting the site")
+        with (
+            run_site(folder / "scenario", folder / "site", options) as live,
+            _RawEcho() as raw_port,
+        ):
+            credentials = list(live.enrol_clients().values())
+            planned = [*rates_hz, *(_KNEE_RATES_HZ if find_knee else ())]
+            for rate_hz in planned:
+                begin(f"{rate_hz:,} messages/s")
+                raw_ms = uvloop.run(_raw_round_trips(raw_port, rate_hz, min(seconds, 3.0)))
+                load = uvloop.run(_round_trips(credentials, rate_hz, seconds))
+                point = _point(rate_hz, load, raw_ms, in_search=rate_hz not in rates_hz)
+                yield point
+                if point.is_knee:
+                    return
+
+
+def summary(points: Sequence[EchoPoint]) -> list[dict[str, object]]:
+    """Return the table: round trips by rate, beside the bare socket and the prototype."""
+    return [
+        {
+            "messages/s": point.rate_hz,
+            "sent": point.sent,
+            "lost": point.sent - point.returned,
+            "median, ms": point.median_ms,
+            "p99, ms": point.p99_ms,
+            "p99.9, ms": point.p999_ms,
+            "durable": point.acknowledged,
+            "bare UDP p99, ms": point.raw_p99_ms,
+            "Mercury's median, ms": PROTOTYPE_MEDIAN_MS.get(point.rate_hz),
+            "knee": "here" if point.is_knee else "",
+        }
+        for point in points
+    ]
+
+
+@dataclass(slots=True)
+class _Load:
+    sent: int
+    seconds: float
+    round_trips_ms: list[float]
+    acknowledged: int
+
+
+async def _round_trips(credentials: Sequence[Credentials], rate_hz: int, seconds: float) -> _Load:
+    found_ms: list[float] = []
+
+    def note(notification: Notification) -> None:
+        found_ms.append(notification.total_ms or math.nan)
+
+    clients = [Client(one, timeout_s=30.0) for one in credentials]
+    try:
+        for client in clients:
+            client.on_notification(note)
+            client.start()
+        await asyncio.gather(*(client.wait_connected() for client in clients))
+        topics = [f"t{index % _TOPICS}" for index in range(len(clients))]
+        await asyncio.gather(
+            *(client.subscribe(topic) for client, topic in zip(clients, topics, strict=True))
+        )
+        payload = b"e" * _PAYLOAD_BYTES
+        total = max(1, round(rate_hz * seconds))
+
+        def send(number: int) -> None:
+            at = number % len(clients)
+            clients[at].publish_now(topics[at], payload)
+
+        took_s = await _paced(total, rate_hz, send)
+        await _until(lambda: len(found_ms) >= total, _DRAIN_S)
+        left = sum(client.unacknowledged for client in clients)
+        return _Load(total, took_s, found_ms, total - left)
+    finally:
+        await asyncio.gather(
+            *(client.close(timeout_s=1.0) for client in clients), return_exceptions=True
+        )
+
+
+async def _raw_round_trips(port: int, rate_hz: int, seconds: float) -> list[float]:
+    loop = asyncio.get_running_loop()
+    found_ms: list[float] = []
+    own = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    own.setblocking(False)
+    own.connect(("127.0.0.1", port))
+
+    def on_readable() -> None:
+        while True:
+            try:
+                data = own.recv(2048)
+            except BlockingIOError:
+                return
+            found_ms.append((time.monotonic_ns() - int(data[:20])) / 1e6)
+
+    def send(number: int) -> None:
+        with contextlib.suppress(BlockingIOError):
+            own.send(f"{time.monotonic_ns():020d}".encode().ljust(_PAYLOAD_BYTES, b"r"))
+
+    loop.add_reader(own.fileno(), on_readable)
+    try:
+        total = max(1, round(rate_hz * seconds))
+        await _paced(total, rate_hz, send)
+        await _until(lambda: len(found_ms) >= total, 0.5)
+    finally:
+        loop.remove_reader(own.fileno())
+        own.close()
+    return found_ms
+
+
+async def _paced(total: int, rate_hz: int, send: Callable[[int], None]) -> float:
+    """Send at an even pace whatever comes back; return how long it took."""
+    started_s = time.monotonic()
+    sent = 0
+    while sent < total:
+        due = min(total, int((time.monotonic() - started_s) * rate_hz) + 1)
+        while sent < due:
+            send(sent)
+            sent += 1
+        next_s = started_s + sent / rate_hz
+        await asyncio.sleep(max(_TICK_S, next_s - time.monotonic()))
+    return time.monotonic() - started_s
+
+
+async def _until(is_done: Callable[[], bool], limit_s: float) -> None:
+    end_s = time.monotonic() + limit_s
+    while not is_done() and time.monotonic() < end_s:  # noqa: ASYNC110 - counts, no event
+        await asyncio.sleep(0.02)
+
+
+def _point(rate_hz: int, load: _Load, raw_ms: list[float], *, in_search: bool) -> EchoPoint:
+    found = sorted(load.round_trips_ms)
+    p99_ms = _percentile(found, 0.99)
+    broken = p99_ms > _KNEE_P99_MS or len(found) < load.sent
+    return EchoPoint(
+        rate_hz=rate_hz,
+        sent=load.sent,
+        returned=len(found),
+        achieved_hz=load.sent / max(load.seconds, 1.0 / rate_hz),
+        median_ms=_percentile(found, 0.5),
+        p99_ms=p99_ms,
+        p999_ms=_percentile(found, 0.999),
+        largest_ms=found[-1] if found else math.nan,
+        acknowledged=load.acknowledged,
+        raw_median_ms=_percentile(sorted(raw_ms), 0.5),
+        raw_p99_ms=_percentile(sorted(raw_ms), 0.99),
+        is_knee=in_search and broken,
+    )
+
+
+def _percentile(ordered: Sequence[float], share: float) -> float:
+    if not ordered:
+        return math.nan
+    return ordered[min(len(ordered) - 1, math.ceil(share * len(ordered)) - 1)]
+
+
+def _write_scenario(folder: Path) -> None:
+    """Write a scenario of one edge server in the middle of its clients."""
+    folder.mkdir(parents=True)
+    (folder / "scenario.json").write_text('{"name": "echo", "width_km": 1, "height_km": 1}\n')
+    (folder / "servers.csv").write_text(
+        "server_id,x_km,y_km,storage,compute\ne1,0.5,0.5,1000000,100000000\n"
+    )
+    clients = "".join(f"c{index},0.5,0.5\n" for index in range(_CLIENTS))
+    (folder / "clients.csv").write_text("client_id,x_km,y_km\n" + clients)
+    topics = "".join(f"t{index},100\n" for index in range(_TOPICS))
+    (folder / "topics.csv").write_text("topic_id,spool\n" + topics)
+    members = "".join(f"t{index % _TOPICS},c{index},1,1\n" for index in range(_CLIENTS))
+    (folder / "members.csv").write_text("topic_id,client_id,publishes,subscribes\n" + members)
+
+
+class _RawEcho:
+    """A process that returns every datagram."""
+
+    def __enter__(self) -> int:
+        context = multiprocessing.get_context("spawn")
+        mine, theirs = context.Pipe()
+        self._process = context.Process(target=_return_datagrams, args=(theirs,), daemon=True)
+        self._process.start()
+        port: int = mine.recv()
+        return port
+
+    def __exit__(self, *_: object) -> None:
+        self._process.kill()
+        self._process.join()
+
+
+def _return_datagrams(pipe: Connection) -> None:
+    own = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    own.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4 << 20)
+    own.bind(("127.0.0.1", 0))
+    pipe.send(own.getsockname()[1])
+    while True:
+        data, address = own.recvfrom(2048)
+        own.sendto(data, address)

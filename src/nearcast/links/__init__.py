@@ -1,0 +1,6 @@
+"""How bytes travel between machines: the clients' UDP socket and the mesh of servers.
+
+Read ``udp`` (datagrams of clients), ``mesh`` (the seam between servers) with ``memory_mesh`` (in
+one process) and ``zenoh_mesh`` (in life), ``delay_line`` and ``emulated_mesh`` (distances that
+this machine does not have).
+"""

@@ -1,0 +1,153 @@
+"""The UDP socket of a server or client: drained in batches, and never stopped by an error."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import socket
+import struct
+import time
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from nearcast.errors import ConfigError
+from nearcast.wire.actions import SendDatagram
+from nearcast.wire.settings import Address
+
+__all__ = ["UdpSocket"]
+
+_SO_TIMESTAMPNS = 35  # Linux; the socket module has no name for it
+_TIMESPEC = struct.Struct("@ll")
+_LARGEST_BYTES = 1 << 16
+_PROC_TABLES = (Path("/proc/net/udp"), Path("/proc/net/udp6"))
+
+
+class UdpSocket:
+    """A bound, non-blocking UDP socket.
+
+    Parameters
+    ----------
+    host, port
+        Where to listen; port 0 takes any free one. A host with colons is IPv6.
+    receive_buffer_bytes
+        How much the kernel may keep for us; it may grant less.
+
+    Raises
+    ------
+    ConfigError
+        When the address cannot be had.
+    """
+
+    def __init__(self, host: str, port: int, receive_buffer_bytes: int = 4 << 20) -> None:
+        self.send_drops: Counter[str] = Counter()
+        """Datagrams that could not be sent, by the name of the error."""
+        self.receive_errors: Counter[str] = Counter()
+        """Errors that the kernel reported instead of a datagram, by name."""
+        if not 0 <= port < 1 << 16:  # the look-up would take the remainder
+            raise _cannot_listen(host, port, ValueError("ports end at 65535"))
+        try:
+            family, *_, address = socket.getaddrinfo(
+                host, port, type=socket.SOCK_DGRAM, flags=socket.AI_PASSIVE
+            )[0]
+            self._socket = socket.socket(family, socket.SOCK_DGRAM)
+        except (OSError, UnicodeError) as error:
+            raise _cannot_listen(host, port, error) from None
+        try:
+            self._socket.setblocking(False)
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer_bytes)
+            self._socket.bind(address)
+        except OSError as error:
+            self._socket.close()
+            raise _cannot_listen(host, port, error) from None
+        with contextlib.suppress(OSError):  # without it, waits count as 0
+            self._socket.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1)
+        self.address: Address = _plain(self._socket.getsockname())
+        """Host and port at which it listens."""
+
+    def fileno(self) -> int:
+        """Return the descriptor, for `loop.add_reader`."""
+        return self._socket.fileno()
+
+    def drain(self, limit: int = 64) -> tuple[list[tuple[bytes, Address]], float]:
+        """Return up to `limit` datagrams, and for how many seconds the first had waited."""
+        batch: list[tuple[bytes, Address]] = []
+        waited_s = 0.0
+        for _ in range(limit):
+            try:
+                if batch:
+                    data, sender = self._socket.recvfrom(_LARGEST_BYTES)
+                else:
+                    # only the first tells its time: recvmsg costs more than recvfrom
+                    data, ancillary, _flags, sender = self._socket.recvmsg(_LARGEST_BYTES, 64)
+                    waited_s = _waited_s(ancillary)
+            except BlockingIOError:
+                break
+            except OSError as error:  # an ICMP answer to an earlier send, say
+                self.receive_errors[_name(error)] += 1
+                continue
+            batch.append((data, _plain(sender)))
+        return batch, waited_s
+
+    def send(self, datagrams: Iterable[SendDatagram]) -> None:
+        """Send what the kernel takes; the rest is dropped and counted."""
+        send_to = self._socket.sendto
+        for datagram in datagrams:
+            try:
+                send_to(datagram.data, datagram.address)
+            except OSError as error:
+                self.send_drops[_name(error)] += 1
+            except (UnicodeError, OverflowError):
+                self.send_drops["no_address"] += 1
+
+    def kernel_drops(self) -> int | None:
+        """Return how many datagrams found the receive buffer full; None where nobody counts."""
+        inode = str(os.fstat(self.fileno()).st_ino)
+        for table in _PROC_TABLES:
+            with contextlib.suppress(OSError):
+                for line in table.read_text().splitlines()[1:]:
+                    columns = line.split()
+                    if columns[9] == inode:
+                        return int(columns[-1])
+        return None
+
+    def close(self) -> None:
+        """Let go of the port."""
+        self._socket.close()
+
+
+def _plain(address: tuple[Any, ...]) -> Address:
+    host, port, *more = address
+    if len(more) == 2 and more[1]:  # a link-local address means nothing without its interface
+        return f"{host}%{more[1]}", port
+    return host, port
+
+
+def _waited_s(ancillary: list[tuple[int, int, bytes]]) -> float:
+    for level, kind, data in ancillary:
+        if level == socket.SOL_SOCKET and kind == _SO_TIMESTAMPNS and len(data) == _TIMESPEC.size:
+            seconds, nanoseconds = _TIMESPEC.unpack(data)
+            waited_ns: int = time.time_ns() - seconds * 1_000_000_000 - nanoseconds
+            return max(0, waited_ns) / 1e9
+    return 0.0
+
+
+def _name(error: OSError) -> str:
+    if isinstance(error, BlockingIOError):
+        return "EWOULDBLOCK"
+    return errno.errorcode.get(error.errno or 0, type(error).__name__)
+
+
+def _cannot_listen(host: str, port: int, error: Exception) -> ConfigError:
+    code = getattr(error, "errno", None)
+    if code == errno.EADDRINUSE:
+        advice = "another program uses it; choose another port, or end that program"
+    elif code == errno.EADDRNOTAVAIL:
+        advice = "this machine has no such address; use one of its own, or 0.0.0.0 for all"
+    elif code == errno.EACCES:
+        advice = "ports below 1024 need more rights; choose a higher one"
+    else:
+        advice = f"{getattr(error, 'strerror', None) or error}; check host and port"
+    return ConfigError(f"cannot listen at {host}, UDP port {port}: {advice}")

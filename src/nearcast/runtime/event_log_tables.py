@@ -1,0 +1,114 @@
+"""The two tables of a site's event log: their columns, rows into Arrow, and reading them back.
+
+`publications` is what `nearcast pipeline run` reads as it is. Its sizes are called `size_bytes`,
+which the pipeline passes over: a site's limits count messages, not bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as parquet
+
+from nearcast.errors import ScenarioError
+from nearcast.server.log_rows import LogRow
+
+__all__ = ["SCHEMAS", "read_notifications", "read_publications", "to_batches"]
+
+_PUBLICATIONS = pa.schema(
+    [
+        ("topic", pa.string()),
+        ("client", pa.string()),
+        ("time", pa.float64()),
+        ("x_km", pa.float64()),
+        ("y_km", pa.float64()),
+        ("size_bytes", pa.int64()),
+        ("action", pa.string()),
+        ("sequence", pa.int64()),
+        ("epoch", pa.int64()),
+        ("durable", pa.bool_()),
+        ("server", pa.string()),
+    ]
+)
+_NOTIFICATIONS = pa.schema(
+    [
+        ("topic", pa.string()),
+        ("publisher", pa.string()),
+        ("epoch", pa.int64()),
+        ("sequence", pa.int64()),
+        ("part", pa.int64()),
+        ("client", pa.string()),
+        ("server", pa.string()),
+        ("published_us", pa.int64()),
+        ("received_us", pa.int64()),
+        ("processing_us", pa.int64()),
+        ("processed_us", pa.int64()),
+        ("notified_us", pa.int64()),
+        ("size_bytes", pa.int64()),
+        ("durable", pa.bool_()),
+    ]
+)
+SCHEMAS = {"publications": _PUBLICATIONS, "notifications": _NOTIFICATIONS}
+"""Columns by folder, in the order of the fields of `PublicationRow` and `NotificationRow`."""
+
+_ROWS_AT_ONCE = 500
+"""Arrow keeps the interpreter while it reads a list: short lists, so that the server's loop does
+not wait."""
+
+
+def to_batches(rows: Sequence[LogRow], schema: pa.Schema) -> list[pa.RecordBatch]:
+    """Return rows of one kind as Arrow; a row that does not fit the columns is left out.
+
+    A number beyond 64 bits, say: a client chose it, and the rows of others should not suffer.
+    """
+    batches: list[pa.RecordBatch] = []
+    for start in range(0, len(rows), _ROWS_AT_ONCE):
+        some = rows[start : start + _ROWS_AT_ONCE]
+        try:
+            batches.append(_to_batch(some, schema))
+        except Exception:  # which one depends on the value, and none may end the log
+            if len(rows) > 1:
+                batches += [batch for row in some for batch in to_batches([row], schema)]
+    return batches
+
+
+def read_publications(folder: Path) -> pa.Table:
+    """Return what clients told their homes, of all servers that write to this folder.
+
+    Raises
+    ------
+    ScenarioError
+        When there is no such folder.
+    """
+    return _read(folder, "publications")
+
+
+def read_notifications(folder: Path) -> pa.Table:
+    """Return the notifications sent to clients, of all servers that write to this folder.
+
+    Raises
+    ------
+    ScenarioError
+        When there is no such folder.
+    """
+    return _read(folder, "notifications")
+
+
+def _to_batch(rows: Sequence[LogRow], schema: pa.Schema) -> pa.RecordBatch:
+    columns = zip(*rows, strict=True)
+    cells = [pa.array(cells, field.type) for cells, field in zip(columns, schema, strict=True)]
+    return pa.record_batch(cells, schema=schema)
+
+
+def _read(folder: Path, kind: str) -> pa.Table:
+    if not Path(folder).is_dir():
+        raise ScenarioError("no such folder", file=str(folder))
+    tables = [SCHEMAS[kind].empty_table()]
+    for file in sorted((Path(folder) / kind).glob("[!._]*.parquet")):
+        try:
+            tables.append(parquet.read_table(file, partitioning=None))
+        except FileNotFoundError:
+            continue  # too old by now: the server removed it
+    return pa.concat_tables(tables)

@@ -1,0 +1,163 @@
+"""What operators ask the manager over HTTP: enrol clients, look one up, adopt another plan.
+
+Such requests show the secret of the token file. Answers are JSON; an error is one line under
+``error``.
+"""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+from urllib.parse import unquote
+
+import msgspec
+from prometheus_client import CollectorRegistry, Gauge, generate_latest
+
+from nearcast.errors import ConfigError, NearcastError, OutputError
+from nearcast.server.manager_state import EnrolledClient, Enrolment
+from nearcast.server.site_orders import ServerOrder
+
+__all__ = [
+    "ManagerDesk",
+    "answer_operator",
+    "manager_metrics",
+    "read_token",
+]
+
+_LEAST_TOKEN_LENGTH = 16
+Answer = tuple[int, Any]
+"""Status and content, to be sent as JSON."""
+
+
+class ManagerDesk(Protocol):
+    """What the HTTP side needs of a manager; called from threads of the HTTP server."""
+
+    def enrol(self, enrolments: Sequence[Enrolment]) -> list[EnrolledClient]:
+        """Enrol clients, durably."""
+        ...
+
+    def find_client(self, client: str) -> EnrolledClient | None:
+        """Return an enrolled client."""
+        ...
+
+    def server(self, server: str) -> ServerOrder:
+        """Return where a server is."""
+        ...
+
+    def adopt(self, folder: Path) -> int:
+        """Adopt another plan; return its version."""
+        ...
+
+
+class _EnrolBody(msgspec.Struct, forbid_unknown_fields=True):
+    client: str
+    public_key: str
+    x_km: float | None = None
+    y_km: float | None = None
+
+
+class _PlanBody(msgspec.Struct, forbid_unknown_fields=True):
+    plan: str
+
+
+def read_token(path: Path) -> str:
+    """Return the secret that operators show.
+
+    Raises
+    ------
+    ConfigError
+        When there is none, or one that could be guessed.
+    """
+    try:
+        token = path.read_text(encoding="ascii").strip()
+    except OSError as error:
+        raise ConfigError(f"token file {path}: cannot be read: {error.strerror}") from None
+    except UnicodeError:
+        token = ""
+    if len(token) < _LEAST_TOKEN_LENGTH or not token.isprintable() or " " in token:
+        raise ConfigError(
+            f"token file {path}: must hold one word of {_LEAST_TOKEN_LENGTH} or more ASCII"
+            " characters"
+        )
+    return token
+
+
+def manager_metrics(status: Mapping[str, Any]) -> bytes:
+    """Return a manager's status as Prometheus metrics."""
+    registry = CollectorRegistry()
+    gauges = {
+        "revision": ("Revision of the orders.", status["revision"]),
+        "plan_version": ("Version of the plan in force.", status["plan_version"]),
+        "servers": ("Servers of the site.", status["counts"]["servers"]),
+        "servers_up": ("Servers that were heard lately.", status["counts"]["servers_up"]),
+        "clients_enrolled": ("Clients that may connect.", status["counts"]["clients_enrolled"]),
+    }
+    for name, (meaning, value) in gauges.items():
+        Gauge(f"nearcast_manager_{name}", meaning, registry=registry).set(value)
+    return generate_latest(registry)
+
+
+def answer_operator(
+    desk: ManagerDesk, token: str, method: str, path: str, body: bytes, headers: Mapping[str, str]
+) -> Answer:
+    """Return the status and the content of the answer to one request."""
+    given = headers.get("Authorization", "")
+    if not hmac.compare_digest(given.encode(), f"Bearer {token}".encode()):
+        return 401, {"error": "wrong or missing token: send 'Authorization: Bearer TOKEN'"}
+    try:
+        if (method, path) == ("POST", "/clients"):
+            return _enrol(desk, body)
+        if (method, path) == ("POST", "/plans"):
+            plan = Path(msgspec.json.decode(body, type=_PlanBody).plan)
+            return 200, {"plan_version": desk.adopt(plan)}
+        if method == "GET" and path.startswith("/clients/"):
+            name = unquote(path.removeprefix("/clients/"))
+            found = desk.find_client(name)
+            if found is None:
+                return 404, {"error": f"client {name!r} is not enrolled"}
+            return 200, _about(desk, found)
+    except msgspec.MsgspecError as error:
+        return 400, {"error": f"the body of the request cannot be used: {error}"}
+    except (OutputError, TimeoutError) as error:
+        return 503, {"error": str(error) or "the manager is busy; try again later"}
+    except NearcastError as error:
+        return 400, {"error": str(error)}
+    return 404, {"error": f"there is no {method} {path}"}
+
+
+def _enrol(desk: ManagerDesk, body: bytes) -> Answer:
+    """Enrol one client, or a list of them all or none."""
+    asked = msgspec.json.decode(body, type=_EnrolBody | list[_EnrolBody])
+    if isinstance(asked, list):
+        return 200, [_about(desk, one) for one in desk.enrol([_enrolment(one) for one in asked])]
+    (enrolled,) = desk.enrol([_enrolment(asked)])
+    return 200, _about(desk, enrolled)
+
+
+def _enrolment(asked: _EnrolBody) -> Enrolment:
+    try:
+        public_key = bytes.fromhex(asked.public_key)
+    except ValueError:
+        raise ConfigError(f"public_key of client {asked.client!r}: must be hex digits") from None
+    if (asked.x_km is None) != (asked.y_km is None):
+        raise ConfigError(f"client {asked.client!r}: x_km and y_km belong together")
+    place_km = None
+    if asked.x_km is not None and asked.y_km is not None:
+        place_km = (asked.x_km, asked.y_km)
+    return Enrolment(asked.client, public_key, place_km)
+
+
+def _about(desk: ManagerDesk, client: EnrolledClient) -> dict[str, Any]:
+    home = desk.server(client.home)
+    return {
+        "client": client.client,
+        "home": {
+            "host": home.host,
+            "port": home.port,
+            "server_key": home.public_key.hex(),
+            "shard": home.shard,
+        },
+        "delays_ms": {},
+    }

@@ -1,0 +1,67 @@
+"""One server as a process: from its configuration to a clean end."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from pathlib import Path
+
+from nearcast.errors import ConfigError
+from nearcast.links.zenoh_mesh import ZenohMesh
+from nearcast.runtime.config import ManagerConfig, MeshConfig
+from nearcast.runtime.config_files import load_config
+from nearcast.runtime.logs import start_logging
+from nearcast.runtime.server import run_server
+
+__all__ = ["serve"]
+
+
+def serve(config_file: Path, role: str | None = None, parent_fd: int | None = None) -> None:
+    """Run the server of a configuration until a signal ends it.
+
+    Parameters
+    ----------
+    role
+        What the configuration must be for; any when left out.
+    parent_fd
+        A descriptor that becomes readable when the parent process is gone: end as well.
+
+    Raises
+    ------
+    NearcastError
+        When the server cannot start or go on.
+    """
+    config = load_config(config_file)
+    if role is not None and config.role != role:
+        raise ConfigError(f"{config_file}: role: is {config.role!r}, not {role!r}")
+    start_logging(config.id)
+
+    async def run() -> None:
+        stop = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        for signal_number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(signal_number, stop.set)
+        if parent_fd is not None:
+            loop.add_reader(parent_fd, stop.set)
+        mesh = mesh_link(config.id, config.mesh)
+        if isinstance(config, ManagerConfig):
+            # brings the planners, which edge servers do without
+            from nearcast.runtime.manager import run_manager
+
+            await run_manager(config, mesh, stop)
+        else:
+            await run_server(config, mesh, stop)
+
+    import uvloop
+
+    uvloop.run(run())
+
+
+def mesh_link(server: str, mesh: MeshConfig) -> ZenohMesh:
+    """Return the link of a server to all others."""
+    tls = None
+    if mesh.root_ca is not None and mesh.certificate is not None and mesh.private_key is not None:
+        from nearcast.links.zenoh_mesh import MeshTls
+
+        tls = MeshTls(mesh.root_ca, mesh.certificate, mesh.private_key)
+    return ZenohMesh(server, mesh.listen, mesh.connect, tls)

@@ -1,0 +1,200 @@
+"""Who a client is and where its home is: one small secret file.
+
+::
+
+    {"client": "car-7", "private_key": "<64 hex digits>",
+     "home": {"host": "10.0.0.5", "port": 7000, "server_key": "<64 hex digits>", "shard": 0},
+     "x_km": 1.5, "y_km": 2.0, "delays_ms": {"10.0.0.5:7000": 0.8}, "datagram_limit": 1200}
+
+The last four are optional. `delays_ms` holds one-way delays to emulate, by server.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import os
+import stat
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+
+from nearcast.errors import ConfigError, OutputError, WireError
+from nearcast.wire.actions import Home
+from nearcast.wire.noise import KEY_BYTES, public_key
+from nearcast.wire.settings import Address, WireSettings
+
+__all__ = [
+    "Credentials",
+    "load_credentials",
+    "new_private_key",
+    "read_home",
+    "save_credentials",
+]
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    """A client, its key and its home."""
+
+    client: str
+    private_key: bytes = field(repr=False)
+    """X25519, 32 bytes; whoever has it is the client."""
+    home: Home
+    x_km: float | None = None
+    y_km: float | None = None
+    delays_ms: Mapping[str, float] = field(default_factory=dict)
+    """One-way delays to emulate, by "host:port" of a server."""
+    datagram_limit: int | None = None
+    """Most bytes per datagram, when the site differs from the default."""
+
+    def __post_init__(self) -> None:
+        if not self.client:
+            raise ConfigError("client: must not be empty")
+        if len(self.private_key) != KEY_BYTES:
+            raise ConfigError(f"private_key: must have {2 * KEY_BYTES} hex digits")
+        numbers = {"x_km": self.x_km, "y_km": self.y_km}
+        for name, value in numbers.items():
+            if value is not None and not math.isfinite(value):
+                raise ConfigError(f"{name}: must be a finite number, not {value}")
+        for server, delay_ms in self.delays_ms.items():
+            _read_address(server)
+            if not 0 <= delay_ms < math.inf:
+                raise ConfigError(f"delays_ms: {server!r} must be 0 or more, not {delay_ms}")
+        self.settings()
+
+    @property
+    def public_key(self) -> bytes:
+        """The key that servers know the client by."""
+        return public_key(self.private_key)
+
+    def settings(self) -> WireSettings:
+        """Return the settings of the client's sessions."""
+        if self.datagram_limit is None:
+            return WireSettings()
+        return WireSettings(datagram_limit=self.datagram_limit)
+
+    def delays_s(self) -> dict[Address, float]:
+        """Return the delays to emulate, in seconds by address."""
+        return {_read_address(name): delay / 1000 for name, delay in self.delays_ms.items()}
+
+
+class _HomeFile(msgspec.Struct, forbid_unknown_fields=True):
+    host: str
+    port: int
+    server_key: str
+    shard: int = 0
+
+
+class _CredentialsFile(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
+    client: str
+    private_key: str
+    home: _HomeFile
+    x_km: float | None = None
+    y_km: float | None = None
+    delays_ms: dict[str, float] = {}
+    datagram_limit: int | None = None
+
+
+def new_private_key() -> bytes:
+    """Return a new X25519 private key."""
+    return X25519PrivateKey.generate().private_bytes_raw()
+
+
+def read_home(value: Any) -> Home:
+    """Return the home in a JSON object {host, port, server_key, shard}; ConfigError if none."""
+    try:
+        home = msgspec.convert(value, _HomeFile)
+    except msgspec.ValidationError as error:
+        raise ConfigError(f"home: {error}") from None
+    return _home(home)
+
+
+def load_credentials(path: str | Path) -> Credentials:
+    """Read a credential file.
+
+    Raises
+    ------
+    ConfigError
+        When it cannot be read, or something in it is missing, unknown or wrong.
+    """
+    path = Path(path)
+    try:
+        content = path.read_bytes()
+        mode = stat.S_IMODE(path.stat().st_mode)
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read: {error.strerror or error}") from None
+    if os.name == "posix" and mode & 0o077:
+        logger.warning("%s holds a private key, and others may read it: chmod 600 it", path)
+    try:
+        file = msgspec.json.decode(content, type=_CredentialsFile)
+        return Credentials(
+            client=file.client,
+            private_key=_key("private_key", file.private_key),
+            home=_home(file.home),
+            x_km=file.x_km,
+            y_km=file.y_km,
+            delays_ms=file.delays_ms,
+            datagram_limit=file.datagram_limit,
+        )
+    except (msgspec.MsgspecError, UnicodeDecodeError, ConfigError) as error:
+        raise ConfigError(f"{path}: {error}") from None
+
+
+def save_credentials(
+    credentials: Credentials, path: str | Path, *, overwrite: bool = False
+) -> None:
+    """Write a credential file that only its owner may read; OutputError when that fails."""
+    path = Path(path)
+    if path.exists() and not overwrite:
+        raise OutputError(f"{path}: exists already, and the key in it would be lost")
+    home = credentials.home
+    file = _CredentialsFile(
+        client=credentials.client,
+        private_key=credentials.private_key.hex(),
+        home=_HomeFile(*home.address, home.server_key.hex(), home.shard),
+        x_km=credentials.x_km,
+        y_km=credentials.y_km,
+        delays_ms=dict(credentials.delays_ms),
+        datagram_limit=credentials.datagram_limit,
+    )
+    content = msgspec.json.format(msgspec.json.encode(file), indent=2) + b"\n"
+    # beside the file, then in its place: a reader never sees half a file
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as out:
+            out.write(content)
+        draft.replace(path)
+    except OSError as error:
+        draft.unlink(missing_ok=True)
+        raise OutputError(f"{path}: cannot be written: {error.strerror or error}") from None
+
+
+def _home(file: _HomeFile) -> Home:
+    try:
+        return Home((file.host, file.port), _key("home.server_key", file.server_key), file.shard)
+    except WireError as error:
+        raise ConfigError(f"home: {error}") from None
+
+
+def _key(name: str, digits: str) -> bytes:
+    try:
+        key = bytes.fromhex(digits)
+    except ValueError:
+        key = b""
+    if len(key) != KEY_BYTES:
+        raise ConfigError(f"{name}: must have {2 * KEY_BYTES} hex digits")
+    return key
+
+
+def _read_address(text: str) -> Address:
+    host, _, port = text.rpartition(":")
+    if not host or not (port.isascii() and port.isdigit()) or not 0 < int(port) < 1 << 16:
+        raise ConfigError(f"delays_ms: {text!r} is no host:port")
+    return host.strip("[]"), int(port)

@@ -1,0 +1,266 @@
+"""A client without a loop: what an application asks and hears, over the session's state machine.
+
+Time comes in, datagrams go out, and results are `Outcome`s or calls back. The asyncio client
+drives it with a socket; a simulator may drive thousands with a clock of its own.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any
+
+from nearcast.errors import WireError
+from nearcast.sdk.credentials import Credentials
+from nearcast.sdk.failures import (
+    NotAcknowledgedError,
+    NotConnectedError,
+    RequestRefusedError,
+)
+from nearcast.sdk.notification import Notification, read_notification
+from nearcast.sdk.outcome import Outcome, Receipt
+from nearcast.wire.actions import (
+    Acknowledged,
+    ClientEvent,
+    Confirmed,
+    Connected,
+    Disconnected,
+    EchoReturned,
+    Home,
+    HomeUnreachable,
+    Notified,
+    SendDatagram,
+)
+from nearcast.wire.client_session import ClientSession
+from nearcast.wire.messages import CloseReason, Report
+from nearcast.wire.settings import RandomBytes
+
+__all__ = ["ClientDriver", "Event", "Payload", "Redirected", "encode_payload"]
+
+logger = logging.getLogger(__name__)
+
+Payload = bytes | str | Mapping[str, Any]
+_NUMBER_BYTES = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Redirected:
+    """The client changed its home; Connected follows."""
+
+    from_home: Home
+    to_home: Home
+
+
+Event = Connected | Disconnected | HomeUnreachable | Confirmed | Redirected
+"""Confirmed is an event only when nobody waits for it: a subscription in a later session."""
+
+
+def encode_payload(payload: Payload) -> bytes:
+    """Return the bytes of a payload: text as UTF-8, a mapping as JSON; WireError if impossible."""
+    if isinstance(payload, bytes):
+        return payload
+    try:
+        if isinstance(payload, Mapping):
+            payload = json.dumps(
+                dict(payload), ensure_ascii=False, allow_nan=False, separators=(",", ":")
+            )
+        return payload.encode()
+    except (ValueError, TypeError, AttributeError) as error:
+        raise WireError(f"the payload cannot be sent: {error}") from None
+
+
+class ClientDriver:
+    """One client. Call `poll` after every other call and at `next_wakeup`."""
+
+    def __init__(self, credentials: Credentials, random_bytes: RandomBytes) -> None:
+        self.credentials = credentials
+        self._settings = credentials.settings()
+        self.session = ClientSession(
+            credentials.private_key, credentials.home, random_bytes, self._settings
+        )
+        self.connected: Outcome[Home] = Outcome()
+        """Done with the first session."""
+        self.room: Outcome[None] = Outcome()
+        """Done when publications were acknowledged; then there is another one."""
+        self.on_notification: Callable[[Notification], object] = lambda notification: None
+        self.on_event: Callable[[Event], object] = lambda event: None
+        self._home = credentials.home
+        self._receipts: dict[str, deque[Receipt]] = defaultdict(deque)
+        self._requests: dict[tuple[str, bool], Outcome[None]] = {}
+        self._echoes: dict[bytes, Outcome[float]] = {}
+        self._echo_number = 0
+        self._end_reason = ""
+        if credentials.x_km is not None and credentials.y_km is not None:
+            self.report(Report(credentials.x_km, credentials.y_km))
+
+    @property
+    def is_full(self) -> bool:
+        """Whether so many durable publications wait that another one would be refused."""
+        return self.session.unacknowledged >= self._settings.publish_limit
+
+    # Calls of the application
+
+    def start(self, now: float) -> None:
+        """Begin to connect."""
+        self.session.connect(now)
+
+    def publish(
+        self,
+        topic: str,
+        payload: bytes,
+        now: float,
+        *,
+        durable: bool = True,
+        position: tuple[float, float] | None = None,
+    ) -> Receipt:
+        """Publish; WireError when it is too large, the topic is none, or `is_full`."""
+        self.check_open()
+        is_connected = self.session.is_connected
+        sequence = self.session.publish(topic, payload, now, durable=durable, position=position)
+        receipt = Receipt(topic, sequence, durable)
+        if durable:
+            self._receipts[topic].append(receipt)
+        elif is_connected:
+            receipt.resolve(0)
+        else:
+            receipt.fail(NotConnectedError(f"{topic}: not sent, there is no session"))
+        return receipt
+
+    def subscribe(self, topic: str) -> Outcome[None]:
+        """Ask for the notifications of a topic; fails with the server's reason."""
+        return self._request(topic, True)
+
+    def unsubscribe(self, topic: str) -> Outcome[None]:
+        """Ask for no more notifications of a topic."""
+        return self._request(topic, False)
+
+    def _request(self, topic: str, subscribed: bool) -> Outcome[None]:
+        self.check_open()
+        pending = self._requests.get((topic, subscribed))
+        if pending is not None:
+            return pending
+        (self.session.subscribe if subscribed else self.session.unsubscribe)(topic)
+        opposite = self._requests.pop((topic, not subscribed), None)
+        if opposite is not None:
+            opposite.fail(RequestRefusedError(f"{topic}: the opposite was asked", "superseded"))
+        return self._requests.setdefault((topic, subscribed), Outcome())
+
+    def report(self, report: Report) -> None:
+        """Set what the next reports say."""
+        self.session.report(report)
+
+    def echo(self, payload: bytes, now: float) -> Outcome[float]:
+        """Send an echo once; the value is the round trip in seconds. A lost one never ends."""
+        self.check_open()
+        if not self.session.is_connected:
+            raise NotConnectedError("no echo without a session")
+        # a number makes each one different: the session knows echoes by their payload
+        self._echo_number = (self._echo_number + 1) % (1 << 8 * _NUMBER_BYTES)
+        numbered = self._echo_number.to_bytes(_NUMBER_BYTES, "big") + payload
+        self.session.echo(numbered, now)
+        outcome: Outcome[float] = Outcome()
+        self._echoes[numbered] = outcome
+        if len(self._echoes) > 64:  # the session remembers no more either
+            del self._echoes[next(iter(self._echoes))]
+        return outcome
+
+    def close(self) -> None:
+        """Say goodbye with the next `poll`; what is still open fails."""
+        self.session.close()
+        self.end("the client was closed")
+
+    def end(self, reason: str) -> None:
+        """Fail all that is open, and every later call."""
+        if self.is_ended:
+            return
+        self._end_reason = reason
+        left = self.session.unacknowledged
+        for receipt in chain.from_iterable(self._receipts.values()):
+            name = f"{receipt.topic}, publication {receipt.sequence}"
+            receipt.fail(NotAcknowledgedError(f"{name}: not acknowledged, {reason}", left))
+        waiting: list[Outcome[Any]] = [self.connected, self.room]
+        waiting += [*self._requests.values(), *self._echoes.values()]
+        for outcome in waiting:
+            outcome.fail(NotConnectedError(reason))
+        self._receipts.clear()
+        self._requests.clear()
+        self._echoes.clear()
+
+    @property
+    def is_ended(self) -> bool:
+        """Whether the client was closed or lost its access."""
+        return bool(self._end_reason)
+
+    def check_open(self) -> None:
+        """Raise NotConnectedError when the client has ended."""
+        if self.is_ended:
+            raise NotConnectedError(self._end_reason)
+
+    # Datagrams and time
+
+    def receive(self, datagrams: Iterable[bytes], now: float) -> None:
+        """Take datagrams of the server."""
+        self.session.receive(datagrams, now)
+
+    def poll(self, now: float) -> list[SendDatagram]:
+        """Return the datagrams to send; results and calls back come first."""
+        datagrams = []
+        for action in self.session.poll(now):
+            if isinstance(action, SendDatagram):
+                datagrams.append(action)
+            else:
+                self._on_event(action, now)
+        return datagrams
+
+    def next_wakeup(self) -> float:
+        """Return when to poll again at the latest."""
+        return self.session.next_wakeup()
+
+    def _on_event(self, event: ClientEvent, now: float) -> None:
+        match event:
+            case Notified():
+                _call(self.on_notification, read_notification(event, now))
+            case Acknowledged():
+                self._on_acknowledged(event)
+            case EchoReturned(payload=payload):
+                echo = self._echoes.pop(payload, None)
+                if echo is not None:
+                    echo.resolve(event.round_trip_s)
+            case Confirmed(topic=topic):
+                request = self._requests.pop((topic, event.subscribed), None)
+                if request is None:
+                    _call(self.on_event, event)
+                elif event.accepted:
+                    request.resolve(None)
+                else:
+                    reason = event.reason or "no reason given"
+                    request.fail(RequestRefusedError(f"{topic}: refused: {reason}", reason))
+            case Connected(home=home):
+                if home != self._home:
+                    _call(self.on_event, Redirected(self._home, home))
+                    self._home = home
+                _call(self.on_event, event)
+                self.connected.resolve(home)
+            case Disconnected() | HomeUnreachable():
+                _call(self.on_event, event)
+                if isinstance(event, Disconnected) and event.reason is CloseReason.REVOKED:
+                    self.end("the server revoked the client's access")
+
+    def _on_acknowledged(self, event: Acknowledged) -> None:
+        waiting = self._receipts.get(event.topic)
+        while waiting and waiting[0].sequence <= event.up_to:
+            waiting.popleft().resolve(event.level)
+        room, self.room = self.room, Outcome()
+        room.resolve(None)
+
+
+def _call(callback: Callable[[Any], object], value: Any) -> None:
+    """Call the application; what it raises is its own affair and ends no session."""
+    try:
+        callback(value)
+    except Exception:
+        logger.exception("a callback failed")

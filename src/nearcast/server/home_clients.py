@@ -1,0 +1,82 @@
+"""The clients whose home a server is: where they are and what they subscribe to."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from math import hypot
+
+__all__ = ["HomeClients"]
+
+
+class HomeClients:
+    """Places and subscriptions of connected clients."""
+
+    def __init__(self) -> None:
+        self._places: dict[str, tuple[float, float]] = {}
+        self._topics_of: dict[str, dict[str, None]] = {}
+        self._subscribers_of: dict[str, dict[str, None]] = {}
+        self._doubtful: dict[str, tuple[float, dict[str, None]]] = {}
+        """By client: what it may no longer want, and until when it may say that it does."""
+
+    def move(self, client: str, x_km: float, y_km: float) -> float:
+        """Note where a client is; return how far it has moved since it was last heard of."""
+        before = self._places.get(client)
+        self._places[client] = (x_km, y_km)
+        return hypot(x_km - before[0], y_km - before[1]) if before is not None else 0.0
+
+    def place(self, client: str) -> tuple[float, float]:
+        """Return where a client is, as it last said."""
+        return self._places.get(client, (0.0, 0.0))
+
+    def begin_session(self, client: str, until: float) -> None:
+        """Note that a client has a new session: what it does not ask for again by then is over."""
+        if self._topics_of.get(client):
+            self._doubtful[client] = (until, dict(self._topics_of[client]))
+
+    def subscribe(self, client: str, topic: str) -> None:
+        """Note a subscription; twice is once."""
+        self._topics_of.setdefault(client, {})[topic] = None
+        self._subscribers_of.setdefault(topic, {})[client] = None
+        if client in self._doubtful:
+            self._doubtful[client][1].pop(topic, None)
+
+    def unsubscribe(self, client: str, topic: str) -> None:
+        """Forget a subscription, if there is one."""
+        self._topics_of.get(client, {}).pop(topic, None)
+        subscribers = self._subscribers_of.get(topic, {})
+        subscribers.pop(client, None)
+        if not subscribers:
+            self._subscribers_of.pop(topic, None)
+
+    def forget(self, client: str) -> Sequence[str]:
+        """Forget a client; return what it subscribed to."""
+        topics = list(self._topics_of.get(client, ()))
+        for topic in topics:
+            self.unsubscribe(client, topic)
+        self._topics_of.pop(client, None)
+        self._places.pop(client, None)
+        self._doubtful.pop(client, None)
+        return topics
+
+    def take_outdated(self, now: float) -> list[tuple[str, list[str]]]:
+        """Forget what clients did not ask for again in their new sessions; return it."""
+        outdated = []
+        for client in [one for one, (until, _) in self._doubtful.items() if until <= now]:
+            topics = list(self._doubtful.pop(client)[1])
+            for topic in topics:
+                self.unsubscribe(client, topic)
+            if topics:
+                outdated.append((client, topics))
+        return outdated
+
+    def topics(self, client: str) -> Collection[str]:
+        """Return what a client subscribes to."""
+        return self._topics_of.get(client, {}).keys()
+
+    def subscribers(self, topic: str) -> Collection[str]:
+        """Return the clients here that subscribe to a topic."""
+        return self._subscribers_of.get(topic, {}).keys()
+
+    def all_topics(self) -> Collection[str]:
+        """Return all topics that some client here subscribes to."""
+        return self._subscribers_of.keys()

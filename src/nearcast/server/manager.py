@@ -1,0 +1,215 @@
+"""The manager towards the servers: who has which orders, who is up, and how loaded they are.
+
+Orders go to servers that were heard lately; any other one asks with `Hello` when it comes back.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from nearcast.errors import WireError
+from nearcast.server.manager_state import ManagerState, SiteServer, make_orders
+from nearcast.server.mesh_channel import MeshChannels
+from nearcast.server.mesh_messages import Hello, LoadReport, NewOrders, decode_mesh, encode_mesh
+from nearcast.server.orders_from_plan import Processing
+
+__all__ = ["Manager", "ManagerSettings"]
+
+_HIGHEST_REVISION = 1 << 53
+
+
+@dataclass(frozen=True, slots=True)
+class ManagerSettings:
+    """Timers of a manager."""
+
+    away_after_s: float = 15.0
+    """A server that was silent for so long is away."""
+    push_interval_s: float = 1.0
+    """Least time between two orders to a server: enrolments meanwhile go together."""
+    repeat_after_s: float = 3.0
+    """When a server that still reports an old revision gets its orders again."""
+
+
+@dataclass(slots=True)
+class _Seat:
+    """What is known about a server."""
+
+    heard_at: float = -math.inf
+    report_at: float = -math.inf
+    revision: int = 0
+    sent_revision: int = 0
+    sent_at: float = -math.inf
+    report: LoadReport | None = None
+
+
+class Manager:
+    """A site's manager. Every input returns the frames to send, each with its server.
+
+    Parameters
+    ----------
+    state
+        The site, as the store has it.
+    cloud
+        The id of the cloud server.
+    processing
+        What brokers do with messages.
+    life
+        Rises with each start of the manager.
+    """
+
+    def __init__(
+        self,
+        state: ManagerState,
+        *,
+        cloud: str,
+        processing: Processing,
+        life: int,
+        settings: ManagerSettings | None = None,
+    ) -> None:
+        self._state, self._cloud, self._processing = state, cloud, processing
+        self._settings = settings or ManagerSettings()
+        self._channels = MeshChannels(life)
+        self._seats = {name: _Seat() for name in state.servers}
+        self._orders: bytes | None = None
+        self.refused = 0
+        """Messages from servers that are not of this site, or that were none."""
+
+    @property
+    def state(self) -> ManagerState:
+        """The site as the servers are told."""
+        return self._state
+
+    def install(self, state: ManagerState, now: float) -> list[tuple[str, bytes]]:
+        """Go by another state, which the store has already."""
+        self._state, self._orders = state, None
+        self._seats = {name: self._seats.get(name) or _Seat() for name in state.servers}
+        return self.on_timer(now)
+
+    def on_mesh(self, from_server: str, data: bytes, now: float) -> list[tuple[str, bytes]]:
+        """Take a frame of a server."""
+        seat = self._seats.get(from_server)
+        if seat is None:
+            self.refused += 1
+            return []
+        for raw in self._channels.receive(from_server, data, now):
+            try:
+                message = decode_mesh(raw)
+            except WireError:
+                self.refused += 1
+                continue
+            if isinstance(message, Hello | LoadReport):
+                self._heard(seat, message, now)
+            else:
+                self.refused += 1
+        return self.on_timer(now)
+
+    def on_timer(self, now: float) -> list[tuple[str, bytes]]:
+        """Do what is due."""
+        for server, seat in self._seats.items():
+            if self._wants_orders(server, seat, now) and self._push_at(seat) <= now:
+                self._push(server, seat, now)
+        return self._channels.poll(now)
+
+    def next_wakeup(self, now: float) -> float:
+        """Return when `on_timer` shall be called at the latest."""
+        pushes = (
+            self._push_at(seat)
+            for server, seat in self._seats.items()
+            if self._wants_orders(server, seat, now)
+        )
+        return min(self._channels.next_wakeup(), min(pushes, default=math.inf))
+
+    def highest_revision(self) -> int:
+        """Return the highest revision a server has; above ours when our store was lost."""
+        return max((seat.revision for seat in self._seats.values()), default=0)
+
+    def is_up(self, server: str, now: float) -> bool:
+        """Return whether a server was heard lately."""
+        return now - self._seats[server].heard_at < self._settings.away_after_s
+
+    def status(self, now: float) -> dict[str, Any]:
+        """Return what operators want to see, as plain JSON values."""
+        state = self._state
+        servers = [
+            self._server_status(name, server, self._seats[name], now)
+            for name, server in state.servers.items()
+        ]
+        return {
+            "revision": state.revision,
+            "plan_version": state.versions[-1].version,
+            "counts": {
+                "servers": len(servers),
+                "servers_up": sum(server["state"] == "up" for server in servers),
+                "topics": len(state.plan.topics),
+                "clients_planned": len(state.plan.homes),
+                "clients_enrolled": len(state.clients),
+                "sessions": sum(server["sessions"] or 0 for server in servers),
+                "refused_messages": self.refused + self._channels.refused,
+            },
+            "servers": servers,
+            "plans": [
+                {
+                    "version": one.version,
+                    "adopted_at": one.adopted_at,
+                    "model": one.model,
+                    "method": one.method,
+                    "cost": one.cost,
+                    "metrics": dict(one.metrics),
+                }
+                for one in state.versions
+            ],
+        }
+
+    def _heard(self, seat: _Seat, message: Hello | LoadReport, now: float) -> None:
+        if not 0 <= message.revision < _HIGHEST_REVISION:
+            self.refused += 1
+            return
+        seat.heard_at, seat.revision = now, message.revision
+        if isinstance(message, LoadReport):
+            seat.report, seat.report_at = message, now
+            if now - seat.sent_at < self._settings.repeat_after_s:
+                return  # it may have reported before it got them
+        if seat.revision != self._state.revision:
+            seat.sent_revision = 0
+
+    def _wants_orders(self, server: str, seat: _Seat, now: float) -> bool:
+        # a channel that waits for an acknowledgement repeats by itself
+        return (
+            self._state.revision not in (seat.revision, seat.sent_revision)
+            and self.is_up(server, now)
+            and not self._channels.waiting(server)
+        )
+
+    def _push_at(self, seat: _Seat) -> float:
+        return seat.sent_at + self._settings.push_interval_s
+
+    def _push(self, server: str, seat: _Seat, now: float) -> None:
+        if self._orders is None:
+            orders = make_orders(self._state, self._cloud, self._processing)
+            self._orders = encode_mesh(NewOrders(orders))
+        self._channels.send(server, self._orders)
+        seat.sent_revision, seat.sent_at = self._state.revision, now
+
+    def _server_status(
+        self, name: str, server: SiteServer, seat: _Seat, now: float
+    ) -> dict[str, Any]:
+        report = seat.report
+        streams = report.local_streams + report.delegated_streams if report else 0
+        return {
+            "id": name,
+            "state": "up" if self.is_up(name, now) else "away",
+            "revision": seat.revision,
+            "report_age_s": round(now - seat.report_at, 3) if report else None,
+            "sessions": report.sessions if report else None,
+            "topics": report.topics if report else None,
+            "storage_used": report.storage_used if report else None,
+            "storage_limit": server.storage if math.isfinite(server.storage) else None,
+            "compute_used": report.compute_used if report else None,
+            "compute_limit": server.compute if math.isfinite(server.compute) else None,
+            "local_share": report.local_streams / streams if report and streams else None,
+            "messages": report.messages if report else None,
+            "notifications": report.notifications if report else None,
+            "loop_lag_s": report.loop_lag_s if report else None,
+        }

@@ -1,0 +1,228 @@
+"""What servers say to each other, as MessagePack; `mesh_channel` carries it in order and once.
+
+Messages of publishers travel as the bytes of `broker.messages.encode_message`.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from nearcast.errors import WireError
+from nearcast.server.site_orders import Orders
+
+__all__ = [
+    "Advance",
+    "CopyNack",
+    "Copies",
+    "Forward",
+    "ForwardAck",
+    "ForwardBusy",
+    "ForwardNack",
+    "Hello",
+    "LoadReport",
+    "Manages",
+    "MeshMessage",
+    "Moved",
+    "NewOrders",
+    "Notice",
+    "Notices",
+    "Subscribers",
+    "Undelivered",
+    "Unsubscribed",
+    "decode_mesh",
+    "encode_mesh",
+]
+
+
+class _Base(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    pass
+
+
+class Forward(_Base):
+    """A publisher's home to the server that processes its messages: records of one topic."""
+
+    topic: str
+    records: tuple[bytes, ...]
+    oldest: tuple[int, ...]
+    """By record: the lowest sequence that its publisher still needs acknowledged."""
+    durable: bool = True
+
+
+class ForwardAck(_Base):
+    """The processing server to the publisher's home: durable there up to `through`."""
+
+    topic: str
+    publisher: str
+    epoch: int
+    through: int
+
+
+class ForwardNack(_Base):
+    """The processing server to the publisher's home: messages are missing from `expected` on."""
+
+    topic: str
+    publisher: str
+    epoch: int
+    expected: int
+
+
+class ForwardBusy(_Base):
+    """The processing server to the publisher's home: not taken, try again later."""
+
+    topic: str
+    publisher: str
+    epoch: int
+    sequence: int
+    retry_after_s: float
+
+
+class Copies(_Base):
+    """A broker to the topic's other brokers: records to be spooled, not processed."""
+
+    topic: str
+    records: tuple[bytes, ...]
+
+
+class CopyNack(_Base):
+    """A broker to one that copies to it: records are missing."""
+
+    topic: str
+    publisher: str
+    epoch: int
+    missing: tuple[tuple[int, int], ...]
+
+
+class Advance(_Base):
+    """Answer to CopyNack: what is missing up to `through` is gone; go on without it."""
+
+    topic: str
+    publisher: str
+    epoch: int
+    through: int
+
+
+class Notice(msgspec.Struct, frozen=True, array_like=True):
+    """A notification for clients at one home."""
+
+    topic: str
+    publisher: str
+    epoch: int
+    sequence: int
+    durable: bool
+    """As published: whether (publisher, topic, epoch, sequence) counts durable publications."""
+    part: int
+    payload: bytes
+    clients: tuple[str, ...]
+    published_us: int
+    received_us: int
+    """When the publisher's home got the message."""
+    processing_us: int
+    """How long the broker took, waiting included."""
+    processed_us: int
+
+
+class Notices(_Base):
+    """A broker to the home of subscribers."""
+
+    notices: tuple[Notice, ...]
+
+
+class Undelivered(_Base):
+    """A client's last home to its next one: notifications that it may not have, encoded."""
+
+    client: str
+    frames: tuple[bytes, ...]
+
+
+class Subscribers(_Base):
+    """A home to the brokers of a topic: its subscribers with their places."""
+
+    topic: str
+    clients: tuple[tuple[str, float, float], ...]
+    complete: bool
+    """True: these are all of them there; others that were at this home are gone."""
+
+
+class Unsubscribed(_Base):
+    """A home to the brokers of a topic: no longer subscribed, or no longer there."""
+
+    topic: str
+    clients: tuple[str, ...]
+
+
+class Moved(_Base):
+    """A home to brokers: where subscribers are now."""
+
+    clients: tuple[tuple[str, float, float], ...]
+
+
+class Manages(_Base):
+    """A server to all others: I manage this topic now; who subscribes to it?"""
+
+    topic: str
+
+
+class Hello(_Base):
+    """A server to the manager, when it starts: I have these orders."""
+
+    revision: int
+
+
+class LoadReport(_Base):
+    """A server to the manager, every few seconds."""
+
+    revision: int
+    sessions: int
+    topics: int
+    storage_used: float
+    """Sum of the spool sizes of managed topics, in messages."""
+    compute_used: float
+    """Sum over managed topics of spool size x publishers here."""
+    delegated_streams: int
+    local_streams: int
+    messages: int
+    """Publications taken since it started."""
+    notifications: int
+    loop_lag_s: float
+
+
+class NewOrders(_Base):
+    """The manager to a server."""
+
+    orders: Orders
+
+
+MeshMessage = (
+    Forward
+    | ForwardAck
+    | ForwardNack
+    | ForwardBusy
+    | Copies
+    | CopyNack
+    | Advance
+    | Notices
+    | Undelivered
+    | Subscribers
+    | Unsubscribed
+    | Moved
+    | Manages
+    | Hello
+    | LoadReport
+    | NewOrders
+)
+
+_encoder = msgspec.msgpack.Encoder()
+_decoder: msgspec.msgpack.Decoder[MeshMessage] = msgspec.msgpack.Decoder(MeshMessage)
+
+
+def encode_mesh(message: MeshMessage) -> bytes:
+    """Return the bytes of a message."""
+    return _encoder.encode(message)
+
+
+def decode_mesh(data: bytes) -> MeshMessage:
+    """Return the message of these bytes; WireError when they are none."""
+    try:
+        return _decoder.decode(data)
+    except msgspec.MsgspecError as error:
+        raise WireError(f"no message of a server: {error}") from None

@@ -1,0 +1,65 @@
+"""What the manager tells a server: who is there, who manages what, whose home is where.
+
+A server keeps the last orders on its disk and goes on by them while the manager is away.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+__all__ = ["ClientOrder", "Orders", "ServerOrder", "TopicOrder"]
+
+
+class ServerOrder(msgspec.Struct, frozen=True):
+    """A server of the site, as clients and other servers find it."""
+
+    server: str
+    host: str
+    """Where its clients send datagrams; empty for the cloud server."""
+    port: int
+    public_key: bytes
+    """Its static X25519 key; empty for the cloud server."""
+    shard: int = 0
+
+
+class TopicOrder(msgspec.Struct, frozen=True):
+    """How a topic is managed."""
+
+    topic: str
+    spool: int
+    """Messages that its spool keeps."""
+    brokers: tuple[str, ...]
+    """Servers that manage it, the cloud server among them if anything is delegated to it."""
+    share: dict[str, float]
+    """Part of a broker's messages that it processes itself, by edge server; the rest is
+    delegated to the cloud server."""
+    processor: str = "forward"
+    options: dict[str, Any] = {}
+    notify_after_sync: bool = False
+    spool_bytes: int | None = None
+
+
+class ClientOrder(msgspec.Struct, frozen=True):
+    """A client that may connect, and where."""
+
+    client: str
+    public_key: bytes
+    home: str
+    publish: dict[str, str] = {}
+    """Servers that process its messages, by topic, for all that the plan knows: its home, the
+    cloud server for what is delegated, or another edge server."""
+
+
+class Orders(msgspec.Struct, frozen=True):
+    """The whole story for a server; a higher revision replaces a lower one."""
+
+    revision: int
+    """Rises with every change: of the plan, of the servers, of the enrolled clients."""
+    plan_version: int
+    cloud: str
+    """The id of the cloud server."""
+    servers: tuple[ServerOrder, ...]
+    topics: tuple[TopicOrder, ...]
+    clients: tuple[ClientOrder, ...]

@@ -1,0 +1,132 @@
+"""Which server processes a publisher's messages: its home while there is room, else the cloud.
+
+The orders name the server for each stream (topic, publisher) that the plan knew. Others stay at
+their home as long as storage (the sum of spool sizes) and compute (spool size x publishers, summed
+over topics) allow it. A stream stays where it is until orders say otherwise about it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from nearcast.server.site_orders import Orders, TopicOrder
+
+__all__ = ["Capacity", "StreamTargets"]
+
+Stream = tuple[str, str]
+"""Topic and publisher."""
+
+
+@dataclass(frozen=True, slots=True)
+class Capacity:
+    """What a server can hold."""
+
+    storage: float = float("inf")
+    """Sum of the spool sizes of its topics, in messages."""
+    compute: float = float("inf")
+    """Sum over its topics of spool size x publishers."""
+
+
+class _Rule(NamedTuple):
+    """What the orders say about a stream."""
+
+    ordered: str | None
+    """The server that has to process it, where they name one."""
+    spool: int
+
+
+@dataclass(slots=True)
+class _Topic:
+    spool: int
+    publishers: set[str] = field(default_factory=set)
+
+
+class StreamTargets:
+    """The streams of an edge server and who processes them."""
+
+    def __init__(self, server: str, capacity: Capacity, default_spool: int) -> None:
+        self._server, self.capacity, self._default_spool = server, capacity, default_spool
+        self._cloud = ""
+        self._orders: dict[str, TopicOrder] = {}
+        self._ordered: dict[Stream, str] = {}
+        self._targets: dict[Stream, str] = {}
+        self._rules: dict[Stream, _Rule] = {}
+        """What the orders said when a stream's target was chosen."""
+        self._local: dict[str, _Topic] = {}
+
+    def obey(self, orders: Orders) -> None:
+        """Take new orders; streams about which they say something else are decided anew."""
+        self._cloud = orders.cloud
+        self._orders = {one.topic: one for one in orders.topics}
+        self._ordered = {
+            (topic, one.client): server
+            for one in orders.clients
+            for topic, server in one.publish.items()
+        }
+        for stream in [one for one, rule in self._rules.items() if self._rule(one) != rule]:
+            del self._targets[stream], self._rules[stream]
+        self._local = {
+            one.topic: _Topic(one.spool) for one in orders.topics if self._server in one.brokers
+        }
+        for stream, target in self._targets.items():
+            self._note(stream, target)
+
+    def target(self, topic: str, publisher: str) -> str:
+        """Return the server that processes this stream."""
+        stream = (topic, publisher)
+        target = self._targets.get(stream)
+        if target is None:
+            rule = self._rules[stream] = self._rule(stream)
+            target = self._targets[stream] = self._choose(topic, rule)
+            self._note(stream, target)
+        return target
+
+    def knows(self, topic: str, publisher: str) -> bool:
+        """Tell whether a stream has a target."""
+        return (topic, publisher) in self._targets
+
+    @property
+    def storage_used(self) -> float:
+        """Sum of the spool sizes of topics that are managed here."""
+        return float(sum(one.spool for one in self._local.values()))
+
+    @property
+    def compute_used(self) -> float:
+        """Sum over topics managed here of spool size x publishers."""
+        return float(sum(one.spool * len(one.publishers) for one in self._local.values()))
+
+    @property
+    def local_streams(self) -> int:
+        """Streams that are processed here."""
+        return sum(len(one.publishers) for one in self._local.values())
+
+    @property
+    def delegated_streams(self) -> int:
+        """Streams that other servers process."""
+        return sum(target != self._server for target in self._targets.values())
+
+    def _rule(self, stream: Stream) -> _Rule:
+        order = self._orders.get(stream[0])
+        ordered = self._ordered.get(stream)
+        if order is None:
+            return _Rule(ordered, self._default_spool)
+        if ordered is not None and ordered not in order.brokers:
+            ordered = self._cloud  # no broker there: the cloud does the work
+        return _Rule(ordered, order.spool)
+
+    def _choose(self, topic: str, rule: _Rule) -> str:
+        if rule.ordered is not None:
+            return rule.ordered
+        more = 0 if topic in self._local else rule.spool
+        is_local = (
+            self.storage_used + more <= self.capacity.storage
+            and self.compute_used + rule.spool <= self.capacity.compute
+        )
+        return self._server if is_local or not self._cloud else self._cloud
+
+    def _note(self, stream: Stream, target: str) -> None:
+        if target == self._server:
+            topic, publisher = stream
+            spool = self._rules[stream].spool
+            self._local.setdefault(topic, _Topic(spool)).publishers.add(publisher)

@@ -1,0 +1,77 @@
+"""Who subscribes to the topics that a server manages, where they are, and where their home is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from nearcast.broker.audiences import SubscriberTable
+from nearcast.server.mesh_messages import Moved, Subscribers, Unsubscribed
+
+__all__ = ["SubscriberDirectory"]
+
+
+class SubscriberDirectory(SubscriberTable):
+    """Subscribers as their homes told.
+
+    A client on its way from one home to the next may be told of by both: each home speaks for
+    itself only, and clients drop what reaches them twice.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._homes: dict[str, dict[str, dict[str, None]]] = {}
+        """By topic and subscriber: the homes that told of it."""
+
+    def homes_of(self, topic: str, client: str) -> tuple[str, ...]:
+        """Return the homes of a subscriber."""
+        return tuple(self._homes.get(topic, {}).get(client, ()))
+
+    def by_home(self, topic: str, clients: Iterable[str]) -> dict[str, list[str]]:
+        """Return subscribers of a topic sorted by their homes."""
+        found: dict[str, list[str]] = {}
+        homes = self._homes.get(topic, {})
+        for client in clients:
+            for home in homes.get(client, ()):
+                found.setdefault(home, []).append(client)
+        return found
+
+    def on_subscribers(self, home: str, message: Subscribers) -> None:
+        """Take what a home says about a topic."""
+        if message.complete:
+            told = {client for client, _, _ in message.clients}
+            known = self._homes.get(message.topic, {})
+            for client in [one for one, homes in known.items() if home in homes]:
+                if client not in told:
+                    self._withdraw(message.topic, client, home)
+        for client, x_km, y_km in message.clients:
+            topic = self._homes.setdefault(message.topic, {})
+            topic.setdefault(client, {})[home] = None
+            self.subscribe(message.topic, client)
+            self.move(client, x_km, y_km)
+
+    def on_unsubscribed(self, home: str, message: Unsubscribed) -> None:
+        """Forget clients of a home; one that another home told of stays."""
+        for client in message.clients:
+            self._withdraw(message.topic, client, home)
+
+    def on_moved(self, home: str, message: Moved) -> None:
+        """Take the places of clients of a home."""
+        for client, x_km, y_km in message.clients:
+            if client in self._places:
+                self.move(client, x_km, y_km)
+
+    def forget_home(self, home: str) -> None:
+        """Forget all that a home told."""
+        for topic, known in list(self._homes.items()):
+            for client in [one for one, homes in known.items() if home in homes]:
+                self._withdraw(topic, client, home)
+
+    def _withdraw(self, topic: str, client: str, home: str) -> None:
+        known = self._homes.get(topic, {})
+        homes = known.get(client, {})
+        homes.pop(home, None)
+        if not homes:
+            self.unsubscribe(topic, client)
+            known.pop(client, None)
+        if not known:
+            self._homes.pop(topic, None)

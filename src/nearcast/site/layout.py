@@ -1,0 +1,300 @@
+"""The folder of a site: keys, token, one configuration per server, credentials of clients.
+
+::
+
+    site.json           what is where
+    token               the secret for the manager's HTTP interface
+    config/ID.toml      one per server
+    keys/ID.key         private keys of edge servers
+    clients/ID.json     credentials, one per client
+    data/ID             spools, orders, the manager's database
+    log/                the event log of all edges, as Parquet
+    output/ID.log       what the processes say
+
+Made again from the same folder, keys and data stay; ports are new where others took them.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import socket
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import msgspec
+
+from nearcast.delay.network import network_of
+from nearcast.domain.plan import Model
+from nearcast.domain.scenario import Scenario
+from nearcast.errors import ConfigError, OutputError
+from nearcast.runtime.config import (
+    ClientsConfig,
+    EmulationConfig,
+    HttpConfig,
+    LimitsConfig,
+    LogConfig,
+    ManagerConfig,
+    MeshConfig,
+    ProcessorsConfig,
+    ServerConfig,
+    ServerEntry,
+    SiteConfig,
+    SpoolConfig,
+)
+from nearcast.runtime.config_files import read_key_file, write_config
+from nearcast.sdk.credentials import new_private_key
+from nearcast.wire.noise import public_key
+from nearcast.wire.settings import WireSettings
+
+__all__ = ["MANAGER", "SiteFolder", "SiteOptions", "SiteServerPlace", "lay_out_site"]
+
+MANAGER = "manager"
+_ONE_ADDRESS = WireSettings(prefix_inits_per_s=5_000.0, prefix_burst=10_000.0, inits_per_s=5_000.0)
+"""All clients of such a site come from one address, which elsewhere would be an attack."""
+_HOST = "127.0.0.1"
+
+
+@dataclass(frozen=True, slots=True)
+class SiteOptions:
+    """How a site is run on one machine."""
+
+    plan: Path | None = None
+    """A plan folder; without one the manager plans by model and method."""
+    model: str = "ratio"
+    method: str = "optimised"
+    delay_factor: float = 1.0
+    """On all emulated delays; 0: none are emulated."""
+    processor: str = "forward"
+    processor_options: Mapping[str, Any] = field(default_factory=dict)
+    notify_after_sync: bool = False
+    cloud: str = "cloud"
+    segment_mb: float = 4.0
+    """Small: many servers share this machine's disk."""
+    log_segment_s: float = 10.0
+    wire: WireSettings = _ONE_ADDRESS
+    processors: ProcessorsConfig = field(default_factory=ProcessorsConfig)
+
+
+class SiteServerPlace(msgspec.Struct, frozen=True):
+    """Where a server of the site is found."""
+
+    server: str
+    role: str
+    http_port: int
+    mesh_port: int
+    port: int = 0
+    """UDP, for clients."""
+    public_key: str = ""
+
+
+class SiteFolder(msgspec.Struct, frozen=True):
+    """What is where; the content of ``site.json``."""
+
+    scenario: Path
+    folder: Path
+    delay_factor: float
+    servers: tuple[SiteServerPlace, ...]
+    """The manager first, then the cloud server, then the edge servers."""
+
+    def config_file(self, server: str) -> Path:
+        """Return the configuration of a server."""
+        return self.folder / "config" / f"{quote(server, safe='')}.toml"
+
+    def output_file(self, server: str) -> Path:
+        """Return what a server's process says."""
+        return self.folder / "output" / f"{quote(server, safe='')}.log"
+
+    def credentials_file(self, client: str) -> Path:
+        """Return the credentials of a client."""
+        return self.folder / "clients" / f"{quote(client, safe='')}.json"
+
+    @property
+    def event_log(self) -> Path:
+        """The event log of all edge servers."""
+        return self.folder / "log"
+
+    @property
+    def manager_url(self) -> str:
+        """Where the manager answers."""
+        return f"http://{_HOST}:{self.servers[0].http_port}"
+
+    @property
+    def token(self) -> str:
+        """The secret that the manager wants to see."""
+        return (self.folder / "token").read_text().strip()
+
+    def place(self, server: str) -> SiteServerPlace:
+        """Return where a server is."""
+        return next(one for one in self.servers if one.server == server)
+
+    @classmethod
+    def load(cls, folder: Path) -> SiteFolder:
+        """Read ``site.json``; ConfigError when there is no site."""
+        path = folder / "site.json"
+        try:
+            return msgspec.json.decode(path.read_bytes(), type=cls, dec_hook=_to_path)
+        except OSError as error:
+            raise ConfigError(
+                f"{path}: {error.strerror or error}; `nearcast up SCENARIO` makes a site"
+            ) from None
+        except msgspec.MsgspecError as error:
+            raise ConfigError(f"{path}: {error}") from None
+
+
+def lay_out_site(
+    scenario: Scenario, scenario_folder: Path, folder: Path, options: SiteOptions
+) -> SiteFolder:
+    """Write the folder of a site and return what is where.
+
+    Raises
+    ------
+    ConfigError
+        When a server of the scenario has a name that the site needs for another.
+    OutputError
+        When the folder cannot be written.
+    """
+    edges = [str(one) for one in scenario.servers.ids.to_pylist()]
+    taken = {MANAGER, options.cloud} & set(edges)
+    if taken:
+        raise ConfigError(f"server {taken.pop()!r} of the scenario: the site needs this name")
+    try:
+        for name in ("config", "keys", "clients", "data", "log", "output"):
+            (folder / name).mkdir(parents=True, exist_ok=True)
+        keys = {server: _key(folder / "keys" / f"{quote(server, safe='')}.key") for server in edges}
+        token = folder / "token"
+        if not token.exists():
+            _write_secret(token, secrets.token_urlsafe(24))
+    except OSError as error:
+        raise OutputError(f"{folder}: cannot be written: {error.strerror or error}") from None
+    site = SiteFolder(
+        scenario_folder.absolute(),
+        folder.absolute(),
+        options.delay_factor,
+        _places(edges, keys, options.cloud),
+    )
+    _write_configs(site, scenario, options)
+    text = msgspec.json.format(msgspec.json.encode(site, enc_hook=str), indent=2)
+    (folder / "site.json").write_bytes(text + b"\n")
+    return site
+
+
+def _places(
+    edges: Sequence[str], keys: Mapping[str, bytes], cloud: str
+) -> tuple[SiteServerPlace, ...]:
+    servers = [(MANAGER, "manager"), (cloud, "cloud"), *((one, "edge") for one in edges)]
+    tcp = _free_ports(2 * len(servers), socket.SOCK_STREAM)
+    udp = _free_ports(len(edges), socket.SOCK_DGRAM)
+    return tuple(
+        SiteServerPlace(
+            server,
+            role,
+            tcp[2 * index],
+            tcp[2 * index + 1],
+            udp[index - 2] if role == "edge" else 0,
+            public_key(keys[server]).hex() if role == "edge" else "",
+        )
+        for index, (server, role) in enumerate(servers)
+    )
+
+
+def _write_configs(site: SiteFolder, scenario: Scenario, options: SiteOptions) -> None:
+    network = network_of(scenario)
+    edges = [one for one in site.servers if one.role == "edge"]
+    write_config(
+        site.config_file(MANAGER),
+        ManagerConfig(
+            role="manager",
+            id=MANAGER,
+            data=site.folder / "data" / MANAGER,
+            mesh=_mesh(site, 0),
+            http=HttpConfig(site.servers[0].http_port),
+            site=SiteConfig(
+                scenario=site.scenario,
+                plan=options.plan.absolute() if options.plan else None,
+                model=Model(options.model),
+                method=options.method,
+                cloud=options.cloud,
+                processor=options.processor,
+                options=dict(options.processor_options),
+                notify_after_sync=options.notify_after_sync,
+            ),
+            servers=tuple(
+                ServerEntry(one.server, _HOST, one.port, one.public_key)
+                if one.role == "edge"
+                else ServerEntry(one.server)
+                for one in site.servers[1:]
+            ),
+            token_file=site.folder / "token",
+        ),
+    )
+    for index, place in enumerate(site.servers[1:], start=1):
+        is_edge = place.role == "edge"
+        own = index - 2
+        delays_ms = {} if is_edge else {one.server: network.cloud_ms for one in edges}
+        if is_edge:
+            row = network.server_server_ms[own]
+            delays_ms = {one.server: float(row[at]) for at, one in enumerate(edges) if at != own}
+            delays_ms[options.cloud] = network.cloud_ms
+        write_config(
+            site.config_file(place.server),
+            ServerConfig(
+                role="edge" if is_edge else "cloud",
+                id=place.server,
+                data=site.folder / "data" / quote(place.server, safe=""),
+                mesh=_mesh(site, index),
+                clients=ClientsConfig(
+                    place.port, site.folder / "keys" / f"{quote(place.server, safe='')}.key", _HOST
+                )
+                if is_edge
+                else None,
+                http=HttpConfig(place.http_port),
+                limits=LimitsConfig(
+                    float(scenario.servers.storage[own]), float(scenario.servers.compute[own])
+                )
+                if is_edge
+                else LimitsConfig(),
+                spool=SpoolConfig(options.segment_mb),
+                log=LogConfig(site.event_log, options.log_segment_s),
+                wire=options.wire,
+                processors=options.processors,
+                emulation=EmulationConfig(options.delay_factor, delays_ms)
+                if options.delay_factor
+                else None,
+            ),
+        )
+
+
+def _mesh(site: SiteFolder, index: int) -> MeshConfig:
+    """Return the endpoints of a server: it listens, and calls those before it."""
+    return MeshConfig(
+        f"tcp/{_HOST}:{site.servers[index].mesh_port}",
+        tuple(f"tcp/{_HOST}:{one.mesh_port}" for one in site.servers[:index]),
+    )
+
+
+def _key(path: Path) -> bytes:
+    if not path.exists():
+        _write_secret(path, new_private_key().hex())
+    return read_key_file(path)
+
+
+def _write_secret(path: Path, text: str) -> None:
+    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as out:
+        out.write(text + "\n")
+
+
+def _free_ports(count: int, kind: socket.SocketKind) -> list[int]:
+    with ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket(socket.AF_INET, kind)) for _ in range(count)]
+        for one in sockets:
+            one.bind((_HOST, 0))
+        return [int(one.getsockname()[1]) for one in sockets]
+
+
+def _to_path(kind: type, value: Any) -> Any:
+    return kind(value)

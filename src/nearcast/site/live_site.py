@@ -1,0 +1,196 @@
+"""A site that runs: from a scenario to servers that answer, and clients that may connect."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from http.client import HTTPException
+from pathlib import Path
+from typing import Any
+from urllib.error import HTTPError, URLError
+from urllib.request import Request, urlopen
+
+from nearcast.delay.network import network_of
+from nearcast.domain.plan_files import read_plan
+from nearcast.domain.scenario import Scenario
+from nearcast.domain.scenario_files import read_scenario
+from nearcast.errors import ConfigError, NearcastError, OutputError
+from nearcast.sdk.credentials import (
+    Credentials,
+    load_credentials,
+    new_private_key,
+    read_home,
+    save_credentials,
+)
+from nearcast.site.layout import SiteFolder, SiteOptions, lay_out_site
+from nearcast.site.processes import SiteProcesses
+
+__all__ = ["LiveSite", "ask", "run_site"]
+
+_START_S = 120.0
+_POLL_S = 0.1
+OnProgress = Callable[[str], None]
+
+
+class LiveSite:
+    """The servers of a site, while they run."""
+
+    def __init__(self, site: SiteFolder, scenario: Scenario, processes: SiteProcesses) -> None:
+        self.site, self.scenario, self.processes = site, scenario, processes
+
+    def wait_until_healthy(self, servers: Sequence[str], on_progress: OnProgress) -> None:
+        """Wait until servers are ready to work.
+
+        Raises
+        ------
+        NearcastError
+            When one of them gave up, or it took too long.
+        """
+        waiting = list(servers)
+        deadline_s = time.monotonic() + _START_S
+        while waiting:
+            for server in self.processes.watch():
+                said = self.processes.last_words(server)
+                raise NearcastError(f"server {server!r} did not start: {said}")
+            if time.monotonic() > deadline_s:
+                raise NearcastError(f"server {waiting[0]!r} was not ready after {_START_S:.0f} s")
+            healthy = self._is_healthy(waiting[0])
+            if healthy:
+                on_progress(waiting.pop(0))
+            else:
+                time.sleep(_POLL_S)
+
+    def enrol_clients(self, names: Sequence[str] | None = None) -> dict[str, Credentials]:
+        """Enrol clients of the scenario (default: all), and write their credentials."""
+        ids = [str(one) for one in self.scenario.clients.ids.to_pylist()]
+        wanted = set(ids if names is None else names)
+        rows = [(index, name) for index, name in enumerate(ids) if name in wanted]
+        keys = {name: self._private_key(name) for _, name in rows}
+        found: dict[str, Credentials] = {}
+        body = [
+            {
+                "client": name,
+                "public_key": _public_hex(keys[name]),
+                "x_km": float(self.scenario.clients.x_km[index]),
+                "y_km": float(self.scenario.clients.y_km[index]),
+            }
+            for index, name in rows
+        ]
+        answers = ask(f"{self.site.manager_url}/clients", body, self.site.token)
+        delays_ms = self._client_delays_ms([index for index, _ in rows])
+        for (index, name), answer, delays in zip(rows, answers, delays_ms, strict=True):
+            credentials = Credentials(
+                name,
+                keys[name],
+                read_home(answer["home"]),
+                float(self.scenario.clients.x_km[index]),
+                float(self.scenario.clients.y_km[index]),
+                delays,
+            )
+            save_credentials(credentials, self.site.credentials_file(name), overwrite=True)
+            found[name] = credentials
+        return found
+
+    def status(self) -> dict[str, Any]:
+        """Return what the manager knows."""
+        found: dict[str, Any] = ask(f"{self.site.manager_url}/status")
+        return found
+
+    def _is_healthy(self, server: str) -> bool:
+        port = self.site.place(server).http_port
+        try:
+            ask(f"http://127.0.0.1:{port}/health")
+        except NearcastError:
+            return False
+        return True
+
+    def _private_key(self, client: str) -> bytes:
+        file = self.site.credentials_file(client)
+        return load_credentials(file).private_key if file.exists() else new_private_key()
+
+    def _client_delays_ms(self, rows: Sequence[int]) -> Iterator[Mapping[str, float]]:
+        import numpy as np
+
+        factor = self.site.delay_factor
+        edges = [one for one in self.site.servers if one.role == "edge"]
+        names = [f"127.0.0.1:{one.port}" for one in edges]
+        matrix = network_of(self.scenario).leg_matrix_ms(np.array(rows, dtype=np.int32))
+        for legs_ms in matrix:
+            yield (
+                {name: factor * float(ms) for name, ms in zip(names, legs_ms, strict=True)}
+                if factor
+                else {}
+            )
+
+
+@contextmanager
+def run_site(
+    scenario_folder: Path,
+    folder: Path,
+    options: SiteOptions,
+    on_progress: OnProgress = lambda server: None,
+) -> Iterator[LiveSite]:
+    """Run a site: all servers are ready inside the block, and gone after it.
+
+    Raises
+    ------
+    NearcastError
+        When scenario or plan cannot be used, another program runs this site, or a server does
+        not start.
+    """
+    scenario = read_scenario(scenario_folder)
+    if options.plan is not None:
+        read_plan(options.plan, scenario)  # complains before anything is written
+    with _locked(folder):
+        site = lay_out_site(scenario, scenario_folder, folder, options)
+        processes = SiteProcesses(site)
+        live = LiveSite(site, scenario, processes)
+        try:
+            processes.start_all()
+            live.wait_until_healthy([one.server for one in site.servers], on_progress)
+            yield live
+        finally:
+            processes.stop_all()
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """Keep other programs from laying out a site that runs; ends with the process at the latest."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = open(folder / "lock", "w")  # noqa: SIM115 - closed below
+    except OSError as error:
+        raise OutputError(f"{folder}: cannot be written: {error.strerror or error}") from None
+    with lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise ConfigError(f"{folder}: another program runs this site") from None
+        yield
+
+
+def ask(url: str, body: object = None, token: str | None = None, timeout_s: float = 30.0) -> Any:
+    """Return the JSON that a server answers; NearcastError says why there is none."""
+    if not url.startswith(("http://", "https://")):
+        raise ConfigError(f"{url!r} is no address; it looks like http://HOST:PORT")
+    data = None if body is None else json.dumps(body).encode()
+    headers = {"Content-Type": "application/json"}
+    if token is not None:
+        headers["Authorization"] = f"Bearer {token}"
+    try:
+        with urlopen(Request(url, data, headers), timeout=timeout_s) as answer:
+            return json.loads(answer.read())
+    except HTTPError as error:
+        said = error.read().decode(errors="replace").strip()
+        raise NearcastError(f"{url} answered {error.code}: {said}") from None
+    except (URLError, HTTPException, OSError, ValueError) as error:
+        raise NearcastError(f"{url} does not answer: {error}") from None
+
+
+def _public_hex(private_key: bytes) -> str:
+    from nearcast.wire.noise import public_key
+
+    return public_key(private_key).hex()

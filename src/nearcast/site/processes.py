@@ -1,0 +1,135 @@
+"""The servers of a site as processes: started together, watched, restarted, ended together.
+
+They are forked from one helper process that has imported everything once, so that a site of
+many servers starts in seconds and shares its memory.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import signal
+import sys
+import time
+import traceback
+from multiprocessing import get_context, parent_process
+from multiprocessing.context import ForkServerProcess
+from pathlib import Path
+
+from nearcast.errors import NearcastError, SpoolLostError
+from nearcast.site.layout import SiteFolder
+
+__all__ = ["SiteProcesses"]
+
+_log = logging.getLogger(__name__)
+_STOP_S = 15.0
+_RESTARTS = 5
+_NO_USE_TO_TRY_AGAIN = 2
+_BY_ITSELF_S = 30.0
+"""A server that ran so long before it died has its restarts back."""
+
+
+class SiteProcesses:
+    """All processes of a site, by server."""
+
+    def __init__(self, site: SiteFolder) -> None:
+        self._site = site
+        self._context = get_context("forkserver")
+        self._context.set_forkserver_preload(["nearcast.runtime.serve"])
+        self._processes: dict[str, ForkServerProcess] = {}
+        self._started_s: dict[str, float] = {}
+        self._restarts: dict[str, int] = {}
+        self.restarted = 0
+        """Servers that died by themselves and were started again."""
+
+    def start(self, server: str) -> None:
+        """Start a server that does not run."""
+        process = self._context.Process(
+            target=_serve,
+            args=(self._site.config_file(server), self._site.output_file(server)),
+            name=f"nearcast {server}",
+        )
+        process.start()
+        self._processes[server] = process
+        self._started_s[server] = time.monotonic()
+
+    def start_all(self) -> None:
+        """Start all servers, the manager first."""
+        for place in self._site.servers:
+            self.start(place.server)
+
+    def pid(self, server: str) -> int:
+        """Return the process id of a server."""
+        pid = self._processes[server].pid
+        assert pid is not None
+        return pid
+
+    def kill(self, server: str) -> None:
+        """End a server as a power cut would, and wait until it is gone."""
+        process = self._processes[server]
+        process.kill()
+        process.join()
+
+    def watch(self) -> list[str]:
+        """Start servers again that died; return those that died too often."""
+        given_up = []
+        for server, process in list(self._processes.items()):
+            if process.exitcode is None:
+                continue
+            if time.monotonic() - self._started_s[server] > _BY_ITSELF_S:
+                self._restarts.pop(server, None)
+            self._restarts[server] = self._restarts.get(server, 0) + 1
+            if process.exitcode == _NO_USE_TO_TRY_AGAIN or self._restarts[server] > _RESTARTS:
+                given_up.append(server)
+                continue
+            _log.warning("server %s ended with %s: starting it again", server, process.exitcode)
+            self.restarted += 1
+            self.start(server)
+        return given_up
+
+    def last_words(self, server: str) -> str:
+        """Return the last line that a server's process said."""
+        with contextlib.suppress(OSError):
+            lines = self._site.output_file(server).read_text(errors="replace").splitlines()
+            return next((line for line in reversed(lines) if line.strip()), "")
+        return ""
+
+    def stop_all(self) -> None:
+        """Ask all to end, edges first; end by force what does not."""
+        order = list(reversed(self._processes.values()))
+        for process in order:
+            if process.is_alive():
+                process.terminate()
+        deadline_s = time.monotonic() + _STOP_S
+        for process in order:
+            process.join(max(0.0, deadline_s - time.monotonic()))
+            if process.is_alive():
+                process.kill()
+                process.join()
+            process.close()
+        self._processes = {}
+
+
+def _serve(config_file: Path, output_file: Path) -> None:
+    """Be a server: runs in a process of its own."""
+    from nearcast.runtime.serve import serve
+
+    # Ctrl-C in the terminal reaches all of a site's processes; the first one ends the others
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    output = os.open(output_file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    os.dup2(output, sys.stdout.fileno())
+    os.dup2(output, sys.stderr.fileno())
+    os.close(output)
+    parent = parent_process()
+    assert parent is not None
+    try:
+        serve(config_file, parent_fd=parent.sentinel)
+    except NearcastError as error:
+        sys.stderr.write(f"error: {error}\n")
+        os._exit(1 if isinstance(error, SpoolLostError) else _NO_USE_TO_TRY_AGAIN)
+    except BaseException:
+        traceback.print_exc()
+        os._exit(1)
+    sys.stderr.flush()
+    os._exit(0)  # threads of libraries must not hold up the end

@@ -1,0 +1,146 @@
+"""Operators' requests to a manager that only remembers what it was asked."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nearcast.errors import ConfigError, OutputError, PlanError
+from nearcast.runtime.manager_http import answer_operator, read_token
+from nearcast.server.manager_state import EnrolledClient, Enrolment
+from nearcast.server.site_orders import ServerOrder
+
+TOKEN = "a-secret-of-operators"
+SHOWN = {"Authorization": f"Bearer {TOKEN}"}
+HOME = {"host": "10.0.0.1", "port": 7001, "server_key": "ab" * 32, "shard": 2}
+
+
+class Desk:
+    def __init__(self) -> None:
+        self.enrolled: dict[str, Enrolment] = {}
+        self.adopted: list[Path] = []
+        self.error: Exception | None = None
+
+    def enrol(self, enrolments: Sequence[Enrolment]) -> list[EnrolledClient]:
+        if self.error is not None:
+            raise self.error
+        self.enrolled.update((one.client, one) for one in enrolments)
+        return [EnrolledClient(one.client, one.public_key, "e1") for one in enrolments]
+
+    def find_client(self, client: str) -> EnrolledClient | None:
+        found = self.enrolled.get(client)
+        return EnrolledClient(found.client, found.public_key, "e1") if found else None
+
+    def server(self, server: str) -> ServerOrder:
+        return ServerOrder(server, "10.0.0.1", 7001, b"\xab" * 32, 2)
+
+    def adopt(self, folder: Path) -> int:
+        if self.error is not None:
+            raise self.error
+        self.adopted.append(folder)
+        return len(self.adopted) + 1
+
+
+def post(desk: Desk, path: str, body: Any) -> tuple[int, Any]:
+    raw = body if isinstance(body, bytes) else json.dumps(body).encode()
+    return answer_operator(desk, TOKEN, "POST", path, raw, SHOWN)
+
+
+def test_a_client_is_enrolled_and_told_its_home() -> None:
+    desk = Desk()
+    body = {"client": "c/1", "public_key": "07" * 32, "x_km": 1.5, "y_km": 2}
+    expected = {"client": "c/1", "home": HOME, "delays_ms": {}}
+    assert post(desk, "/clients", body) == (200, expected)
+    assert desk.enrolled == {"c/1": Enrolment("c/1", b"\x07" * 32, (1.5, 2.0))}
+    assert answer_operator(desk, TOKEN, "GET", "/clients/c%2F1", b"", SHOWN) == (200, expected)
+
+
+def test_several_clients_are_enrolled_at_once() -> None:
+    desk = Desk()
+    status, answers = post(desk, "/clients", [{"client": n, "public_key": ""} for n in "ab"])
+    assert (status, [one["client"] for one in answers]) == (200, ["a", "b"])
+    assert desk.enrolled["b"].place_km is None
+
+
+def test_a_plan_is_adopted() -> None:
+    desk = Desk()
+    assert post(desk, "/plans", {"plan": "plans/tuesday"}) == (200, {"plan_version": 2})
+    assert desk.adopted == [Path("plans/tuesday")]
+
+
+@pytest.mark.parametrize(
+    "headers", [{}, {"Authorization": TOKEN}, {"Authorization": f"Bearer {TOKEN}x"}]
+)
+@pytest.mark.parametrize(("method", "path"), [("POST", "/clients"), ("GET", "/clients/a")])
+def test_without_the_token_nothing_is_said(method: str, path: str, headers: dict[str, str]) -> None:
+    status, answer = answer_operator(Desk(), TOKEN, method, path, b"{}", headers)
+    assert status == 401
+    assert "token" in answer["error"]
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "complaint"),
+    [
+        ("/clients", b"{", "truncated"),
+        ("/clients", b'{"client": "\\ud800", "public_key": ""}', "body"),
+        ("/clients", {"client": "a"}, "public_key"),
+        ("/clients", {"client": 7, "public_key": ""}, "str"),
+        ("/clients", {"client": "a", "public_key": "", "home": "e1"}, "home"),
+        ("/clients", {"client": "a", "public_key": "xyz"}, "hex digits"),
+        ("/clients", {"client": "a", "public_key": "", "x_km": 1}, "x_km and y_km"),
+        ("/plans", {"plans": "p"}, "plan"),
+        ("/plans", [], "object"),
+    ],
+)
+def test_a_bad_request_is_one_clear_line(path: str, body: Any, complaint: str) -> None:
+    status, answer = post(Desk(), path, body)
+    assert status == 400
+    assert complaint in answer["error"]
+    assert "\n" not in answer["error"]
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [
+        (PlanError("client 'a' has no home", file="p/homes.csv"), 400),
+        (OutputError("no room on the disk"), 503),
+        (TimeoutError(), 503),
+    ],
+)
+def test_what_goes_wrong_behind_the_desk_is_told(error: Exception, status: int) -> None:
+    desk = Desk()
+    desk.error = error
+    for path, body in (("/plans", {"plan": "p"}), ("/clients", {"client": "a", "public_key": ""})):
+        code, answer = post(desk, path, body)
+        assert code == status
+        assert str(error) in answer["error"]
+
+
+@pytest.mark.parametrize(
+    ("method", "path"), [("GET", "/clients/nobody"), ("DELETE", "/clients"), ("GET", "/clients")]
+)
+def test_what_is_not_there_is_404(method: str, path: str) -> None:
+    status, answer = answer_operator(Desk(), TOKEN, method, path, b"", SHOWN)
+    assert status == 404
+    assert path.rsplit("/", 1)[-1] in answer["error"]
+
+
+def test_a_token_is_read_from_its_file(tmp_path: Path) -> None:
+    (tmp_path / "token").write_text(f"  {TOKEN}\n")
+    assert read_token(tmp_path / "token") == TOKEN
+
+
+@pytest.mark.parametrize("content", ["", "short", "two words of a secret", "sécret-sécret-sécret"])
+def test_a_token_that_cannot_be_used_is_refused(tmp_path: Path, content: str) -> None:
+    (tmp_path / "token").write_text(content, encoding="utf-8")
+    with pytest.raises(ConfigError, match="must hold one word of 16 or more"):
+        read_token(tmp_path / "token")
+
+
+def test_a_missing_token_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"token file .*nothing: cannot be read: No such file"):
+        read_token(tmp_path / "nothing")

@@ -1,0 +1,185 @@
+"""What a manager runs after its first start, after later ones, and after its files changed."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from nearcast.domain.generators.reloc2021 import Reloc2021, generate_reloc2021
+from nearcast.domain.scenario import Scenario
+from nearcast.domain.scenario_files import write_scenario
+from nearcast.errors import ConfigError, PlanError, PlanningError, ScenarioError
+from nearcast.runtime.config import ManagerConfig, MeshConfig, ServerEntry, SiteConfig
+from nearcast.runtime.manager_site import open_site, read_another_plan
+from nearcast.runtime.manager_store import ManagerStore
+from nearcast.server.manager_state import Enrolment, ManagerState, enrol
+
+SCENARIO = generate_reloc2021(
+    Reloc2021(topics=3, members_per_topic=12.0, servers_per_side=2), seed=1
+)
+SERVERS = [str(one) for one in SCENARIO.servers.ids.to_pylist()]
+CLIENTS = [str(one) for one in SCENARIO.clients.ids.to_pylist()]
+
+
+def write_homes(folder: Path, server: str) -> None:
+    """Write a plan by hand: everybody at home on one server."""
+    folder.mkdir(exist_ok=True)
+    rows = "".join(f"{client},{server}\n" for client in CLIENTS)
+    (folder / "homes.csv").write_text(f"client_id,server_id\n{rows}")
+
+
+def site_config(folder: Path, **site: Any) -> ManagerConfig:
+    entries = [ServerEntry(name, "127.0.0.1", 7000, "ab" * 32) for name in SERVERS]
+    return ManagerConfig(
+        role="manager",
+        id="manager",
+        data=folder / "data",
+        mesh=MeshConfig("tcp/127.0.0.1:0"),
+        site=SiteConfig(**{"scenario": folder / "scenario", "plan": folder / "plan", **site}),
+        servers=(*entries, ServerEntry("cloud")),
+        token_file=folder / "token",
+    )
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    write_scenario(SCENARIO, tmp_path / "scenario")
+    write_homes(tmp_path / "plan", SERVERS[0])
+    return tmp_path
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[ManagerStore]:
+    store = ManagerStore(tmp_path / "data" / "manager.db")
+    yield store
+    store.close()
+
+
+def open_now(config: ManagerConfig, store: ManagerStore) -> ManagerState:
+    state = asyncio.run(open_site(config, store, 1e9))
+    assert store.load() == state
+    return state
+
+
+def test_the_first_start_reads_the_files(folder: Path, store: ManagerStore) -> None:
+    state = open_now(site_config(folder), store)
+    assert (state.revision, [one.version for one in state.versions]) == (1, [1])
+    assert state.plan.homes == dict.fromkeys(CLIENTS, SERVERS[0])
+    assert {topic.edge_brokers for topic in state.plan.topics} == {(SERVERS[0],)}
+    assert list(state.servers) == [*SERVERS, "cloud"]
+    second = state.servers[SERVERS[1]]
+    assert second.place_km == (SCENARIO.servers.x_km[1], SCENARIO.servers.y_km[1])
+    assert (second.storage, second.order.public_key) == (SCENARIO.servers.storage[1], b"\xab" * 32)
+
+
+def test_later_starts_need_no_files(folder: Path, store: ManagerStore) -> None:
+    state = open_now(site_config(folder), store)
+    assert open_now(site_config(folder), store) == state
+    shutil.rmtree(folder / "plan")
+    shutil.rmtree(folder / "scenario")
+    assert open_now(site_config(folder), store) == state
+
+
+def test_another_plan_in_the_folder_is_the_next_version(folder: Path, store: ManagerStore) -> None:
+    state, records = enrol(open_now(site_config(folder), store), [Enrolment(CLIENTS[0], b"k" * 32)])
+    store.save_clients(records, state.revision)
+    write_homes(folder / "plan", SERVERS[2])
+    state = open_now(site_config(folder), store)
+    assert (state.revision, [one.version for one in state.versions]) == (3, [1, 2])
+    assert state.clients[CLIENTS[0]].home == SERVERS[2]
+
+
+def test_another_address_or_processor_is_a_new_revision_of_the_same_plan(
+    folder: Path, store: ManagerStore
+) -> None:
+    config = site_config(folder)
+    open_now(config, store)
+    moved = msgspec.structs.replace(config.servers[0], port=7999)
+    config = msgspec.structs.replace(config, servers=(moved, *config.servers[1:]))
+    state = open_now(config, store)
+    assert (state.revision, len(state.versions)) == (2, 1)
+    assert state.servers[SERVERS[0]].order.port == 7999
+    config = msgspec.structs.replace(
+        config, site=msgspec.structs.replace(config.site, processor="threshold")
+    )
+    assert open_now(config, store).revision == 3
+    assert open_now(config, store).revision == 3
+
+
+def test_without_a_plan_the_manager_plans(folder: Path, store: ManagerStore) -> None:
+    config = site_config(folder, plan=None, model="ratio", method="nearest")
+    state = open_now(config, store)
+    nearest = _nearest_servers(SCENARIO)
+    assert state.plan.homes == nearest
+    assert (state.versions[0].model, state.versions[0].method) == ("ratio", "nearest")
+    assert state.versions[0].cost is not None
+    assert open_now(config, store) == state
+    again = site_config(folder, plan=None, model="ratio", method="random")
+    assert open_now(again, store).versions[-1].method == "random"
+
+
+def _nearest_servers(scenario: Scenario) -> dict[str, str]:
+    servers = list(zip(scenario.servers.x_km, scenario.servers.y_km, SERVERS, strict=True))
+    clients = zip(CLIENTS, scenario.clients.x_km, scenario.clients.y_km, strict=True)
+    return {
+        client: min((math.dist((x, y), (at_x, at_y)), name) for at_x, at_y, name in servers)[1]
+        for client, x, y in clients
+    }
+
+
+def test_a_missing_scenario_is_named(tmp_path: Path, store: ManagerStore) -> None:
+    with pytest.raises(ScenarioError, match="no such scenario"):
+        open_now(site_config(tmp_path), store)
+
+
+@pytest.mark.parametrize(
+    ("site", "error", "complaint"),
+    [
+        ({"plan": None, "model": "magic"}, ConfigError, "there is no model 'magic'"),
+        ({"plan": None, "method": "magic"}, PlanningError, "there is no method 'magic'"),
+        ({"cloud": "sky"}, ConfigError, "server 'cloud' .* is not in the scenario"),
+        ({"cloud": SERVERS[0]}, ConfigError, "so is an edge server"),
+    ],
+)
+def test_a_site_that_cannot_be_is_refused(
+    folder: Path, store: ManagerStore, site: dict[str, Any], error: type[Exception], complaint: str
+) -> None:
+    with pytest.raises(error, match=complaint):
+        open_now(site_config(folder, **site), store)
+    assert store.load() is None
+
+
+def test_an_edge_server_needs_an_address_and_a_key(folder: Path, store: ManagerStore) -> None:
+    config = site_config(folder)
+    bare = ServerEntry(SERVERS[0], "127.0.0.1", 7000)
+    config = msgspec.structs.replace(config, servers=(bare, *config.servers[1:]))
+    with pytest.raises(ConfigError, match="needs host, port and public_key"):
+        open_now(config, store)
+
+
+def test_a_server_cannot_be_called_like_the_manager(folder: Path, store: ManagerStore) -> None:
+    config = msgspec.structs.replace(site_config(folder), id=SERVERS[0])
+    with pytest.raises(ConfigError, match="the manager is called"):
+        open_now(config, store)
+
+
+def test_a_plan_of_another_scenario_is_refused(folder: Path, store: ManagerStore) -> None:
+    config = site_config(folder)
+    open_now(config, store)
+    known = str(store.fact("scenario"))
+    write_homes(folder / "other", SERVERS[3])
+    site = read_another_plan(config, folder / "other", known)
+    assert set(site.plan.homes.values()) == {SERVERS[3]}
+    with pytest.raises(PlanError, match="no such plan folder"):
+        read_another_plan(config, folder / "nowhere", known)
+    changed = generate_reloc2021(Reloc2021(topics=3, servers_per_side=2), seed=2)
+    write_scenario(changed, folder / "scenario", overwrite=True)
+    with pytest.raises(PlanError, match="the scenario changed"):
+        read_another_plan(config, folder / "other", known)

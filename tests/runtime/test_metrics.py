@@ -1,0 +1,90 @@
+"""The metrics, read back with Prometheus' own parser."""
+
+from __future__ import annotations
+
+from collections import Counter
+from random import Random
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from nearcast.runtime.metrics import STAGES, Gauges, ServerMetrics
+from nearcast.server.outputs import StageDelays
+
+
+def samples(metrics: ServerMetrics) -> dict[tuple[str, str], float]:
+    """Return values by name and the labels beside the server's."""
+    found = {}
+    for family in text_string_to_metric_families(metrics.text().decode()):
+        for sample in family.samples:
+            labels = dict(sample.labels)
+            assert labels.pop("server") == 'e"1'
+            beside = [labels[name] for name in ("stage", "reason", "topic", "le") if name in labels]
+            found[sample.name, ",".join(beside)] = sample.value
+    return found
+
+
+def test_counts_and_drops_are_those_of_the_state_machines() -> None:
+    metrics = ServerMetrics('e"1')
+    counts = Counter(publications=3, sessions_closed_timeout=2)
+    metrics.counts, metrics.drops = counts, Counter({"bad_seal": 4})
+    counts["publications"] += 1
+    found = samples(metrics)
+    assert found["nearcast_publications_total", ""] == 4
+    assert found["nearcast_sessions_closed_timeout_total", ""] == 2
+    assert found["nearcast_busy_total", ""] == 0
+    assert found["nearcast_drops_total", "bad_seal"] == 4
+
+
+def test_gauges_are_asked_for_at_each_scrape_and_limits_shown_where_there_are_some() -> None:
+    metrics = ServerMetrics('e"1')
+    sessions = [7]
+    metrics.read_gauges = lambda: Gauges(sessions=sessions[0], storage_limit=100.0)
+    assert samples(metrics)["nearcast_sessions", ""] == 7
+    sessions[0] = 8
+    metrics.queue_age_s = 0.25
+    found = samples(metrics)
+    assert found["nearcast_sessions", ""] == 8
+    assert found["nearcast_queue_age_seconds", ""] == 0.25
+    assert found["nearcast_storage_limit", ""] == 100
+    assert ("nearcast_compute_limit", "") not in found
+
+
+def test_of_many_topics_only_the_largest_are_shown() -> None:
+    metrics = ServerMetrics('e"1')
+    sizes = {f"topic {number}": number for number in range(1_000)}
+    metrics.read_gauges = lambda: Gauges(spool_messages=sizes)
+    shown = {key: v for (name, key), v in samples(metrics).items() if "spool_messages" in name}
+    assert shown == {f"topic {number}": number for number in range(900, 1_000)}
+
+
+def test_histograms_count_what_a_plain_loop_counts() -> None:
+    metrics = ServerMetrics('e"1')
+    rng = Random(3)
+    delays = [StageDelays(*(10 ** rng.uniform(-5, 1.3) for _ in range(3))) for _ in range(500)] + [
+        StageDelays(0.001, 0.01, 10.0),
+        StageDelays(-0.5, 0.0, 0.0),
+    ]
+    metrics.observe_delays(delays)
+    metrics.observe("sync", [0.002, 3.0])
+    metrics.observe_lag(0.004)
+    found = samples(metrics)
+    expected = {
+        "publish_leg": [max(0.0, one.publish_leg_s) for one in delays],
+        "processing": [one.processing_s for one in delays],
+        "between": [one.between_s for one in delays],
+        "total_to_home": [max(0.0, sum(one)) for one in delays],
+        "sync": [0.002, 3.0],
+        "loop_lag": [0.004],
+    }
+    assert set(expected) == set(STAGES)
+    bounds = set()
+    for (name, labels), value in found.items():
+        if name == "nearcast_stage_seconds_bucket":
+            stage, bound = labels.split(",")
+            bounds.add(float(bound))
+            assert value == sum(one <= float(bound) for one in expected[stage])
+    assert len(bounds) == 17
+    assert {1e-4, 10.0, float("inf")} <= bounds
+    for stage, values in expected.items():
+        assert found["nearcast_stage_seconds_count", stage] == len(values)
+        assert abs(found["nearcast_stage_seconds_sum", stage] - sum(values)) < 1e-6

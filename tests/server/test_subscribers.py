@@ -1,0 +1,119 @@
+"""What brokers know of subscribers, and what homes know of their clients."""
+
+from __future__ import annotations
+
+from nearcast.server.departures import Departures
+from nearcast.server.home_clients import HomeClients
+from nearcast.server.mesh_messages import Moved, Subscribers, Unsubscribed
+from nearcast.server.subscriber_news import SubscriberNews
+from nearcast.server.subscribers import SubscriberDirectory
+
+
+def told(topic: str, *clients: str, complete: bool = False) -> Subscribers:
+    return Subscribers(topic, tuple((one, 1.0, 2.0) for one in clients), complete)
+
+
+def test_subscribers_are_sorted_by_the_homes_that_told_of_them() -> None:
+    known = SubscriberDirectory()
+    known.on_subscribers("e1", told("t", "a", "b"))
+    known.on_subscribers("e2", told("t", "c"))
+    assert known.by_home("t", ["c", "b", "a", "nobody"]) == {"e2": ["c"], "e1": ["b", "a"]}
+    assert known.by_home("u", ["a"]) == {}
+
+
+def test_a_client_between_two_homes_is_told_of_by_both_until_one_withdraws() -> None:
+    known = SubscriberDirectory()
+    known.on_subscribers("e1", told("t", "a"))
+    known.on_subscribers("e2", told("t", "a"))
+    assert known.homes_of("t", "a") == ("e1", "e2")
+    known.on_unsubscribed("e1", Unsubscribed("t", ("a",)))
+    assert known.homes_of("t", "a") == ("e2",)
+    assert list(known.subscribers("t")) == ["a"]
+    known.on_unsubscribed("e1", Unsubscribed("t", ("a",)))
+    assert list(known.subscribers("t")) == ["a"]
+    known.on_unsubscribed("e2", Unsubscribed("t", ("a",)))
+    assert list(known.subscribers("t")) == []
+
+
+def test_a_complete_list_replaces_what_its_home_told_and_nothing_else() -> None:
+    known = SubscriberDirectory()
+    known.on_subscribers("e1", told("t", "a", "b"))
+    known.on_subscribers("e2", told("t", "c"))
+    known.on_subscribers("e1", told("t", "b", "d", complete=True))
+    assert sorted(known.subscribers("t")) == ["b", "c", "d"]
+
+
+def test_a_home_that_began_anew_is_forgotten() -> None:
+    known = SubscriberDirectory()
+    for topic in ("t", "u"):
+        known.on_subscribers("e1", told(topic, "a"))
+    known.on_subscribers("e2", told("u", "a"))
+    known.forget_home("e1")
+    assert list(known.subscribers("t")) == []
+    assert known.homes_of("u", "a") == ("e2",)
+
+
+def test_places_follow_moves_of_known_clients() -> None:
+    known = SubscriberDirectory()
+    known.on_subscribers("e1", told("t", "a", "b"))
+    known.on_moved("e1", Moved((("a", 50.0, 50.0), ("nobody", 0.0, 0.0))))
+    assert known.nearest("t", 50.0, 50.0, 5) == ["a", "b"]
+    assert known.within("t", 0.0, 0.0, 10.0) == ["b"]
+
+
+def test_what_a_client_does_not_ask_for_again_in_a_new_session_ends() -> None:
+    clients = HomeClients()
+    for topic in ("t", "u", "v"):
+        clients.subscribe("a", topic)
+    clients.begin_session("a", until=10.0)
+    clients.subscribe("a", "u")
+    assert clients.take_outdated(9.9) == []
+    assert clients.take_outdated(10.0) == [("a", ["t", "v"])]
+    assert list(clients.topics("a")) == ["u"]
+    assert clients.take_outdated(99.0) == []
+
+
+def test_forgetting_a_client_returns_its_topics_once() -> None:
+    clients = HomeClients()
+    clients.move("a", 1.0, 2.0)
+    clients.subscribe("a", "t")
+    clients.subscribe("b", "t")
+    assert clients.forget("a") == ["t"]
+    assert clients.forget("a") == []
+    assert list(clients.subscribers("t")) == ["b"]
+    assert clients.place("a") == (0.0, 0.0)
+
+
+def test_all_servers_hear_of_subscribers_but_only_brokers_of_moves() -> None:
+    clients = HomeClients()
+    brokers = {"t": ["e2"]}
+    news = SubscriberNews(clients, lambda: ["e1", "e2", "e3"], lambda topic: brokers[topic])
+    clients.move("a", 3.0, 4.0)
+    clients.subscribe("a", "t")
+    whole = (("a", 3.0, 4.0),)
+    assert [server for server, _ in news.subscribed("a", "t")] == ["e1", "e2", "e3"]
+    assert news.moved("a") == [("e2", Moved(whole))]
+    assert news.introduce("e3") == [("e3", Subscribers("t", whole, complete=True))]
+    assert [server for server, _ in news.unsubscribed("a", ["t"])] == ["e1", "e2", "e3"]
+
+
+def test_mail_waits_for_a_client_and_is_given_up_in_the_end() -> None:
+    between = Departures(grace_s=3.0, client_limit=1)
+    assert between.keep("a", [b"1"], now=0.0)
+    assert between.keep("a", [b"2"], now=2.0)
+    assert not between.keep("b", [b"3"], now=2.0)
+    assert between.expire(4.0) == ([], 0)
+    assert between.arrive("a") == (b"1", b"2")
+    assert between.arrive("a") == ()
+    assert between.keep("b", [b"3"], now=5.0)
+    assert between.expire(8.0) == ([], 1)
+
+
+def test_a_client_that_left_is_remembered_for_a_while() -> None:
+    between = Departures(grace_s=3.0)
+    between.leave("a", ["t"], now=0.0)
+    between.leave("b", ["u"], now=0.0)
+    assert between.has_left("a")
+    between.arrive("b")
+    assert between.expire(3.0) == ([("a", ["t"])], 0)
+    assert not between.has_left("a")

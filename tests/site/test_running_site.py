@@ -1,0 +1,192 @@
+"""A site of real processes: health, its event log, and life without the manager."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow.compute as pc
+import pytest
+
+from nearcast.domain.scenario_files import read_scenario
+from nearcast.errors import NearcastError
+from nearcast.runtime.event_log_tables import read_notifications, read_publications
+from nearcast.runtime.metrics import STAGES
+from nearcast.sdk import Notification, SyncClient
+from nearcast.site.layout import lay_out_site
+from nearcast.site.live_site import LiveSite, ask, run_site
+from nearcast.site.processes import SiteProcesses
+from small_site.making import health, is_running, metrics_of, quick, until, write_small_scenario
+
+pytestmark = pytest.mark.slow
+
+NAMES = ["car", "sign", "bike", "lamp"]
+"""Car and bike live at e1, the other two at e2."""
+
+
+@pytest.fixture(scope="module")
+def scenario(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("running") / "small"
+    return write_small_scenario(folder, edges=2, clients=NAMES, topics=["road", "air"])
+
+
+@pytest.fixture(scope="module")
+def live(scenario: Path) -> Iterator[LiveSite]:
+    with run_site(scenario, scenario.parent / "site", quick(scenario)) as site:
+        site.enrol_clients()
+        yield site
+
+
+def _open(live: LiveSite, name: str) -> SyncClient:
+    return SyncClient.connect(live.site.credentials_file(name), timeout_s=60)
+
+
+def _next(client: SyncClient) -> Notification:
+    notification = client.next_notification(timeout_s=30.0)
+    assert notification is not None
+    return notification
+
+
+def _heard_soon(car: SyncClient, sign: SyncClient, text: str) -> None:
+    """Publish until the subscriber hears: brokers learn of a subscription a moment after it."""
+
+    def once() -> bool:
+        car.publish("road", text).wait(30)
+        return any(one.text == text for one in sign.notifications(timeout_s=0.3))
+
+    until(once, f"{text!r} is heard")
+
+
+def test_metrics_are_prometheus_text_with_a_histogram_for_each_stage(live: LiveSite) -> None:
+    for server in ("e1", "e2", "cloud"):
+        metrics = metrics_of(live.site.place(server).http_port)
+        shown = {labels.split()[0] for labels in metrics["nearcast_stage_seconds_count"]}
+        assert shown == set(STAGES)
+        infinite = {f"+Inf {stage}" for stage in STAGES}
+        assert infinite <= set(metrics["nearcast_stage_seconds_bucket"])
+        assert "nearcast_publications_total" in metrics
+    assert "nearcast_manager_servers_up" in metrics_of(live.site.servers[0].http_port)
+
+
+def test_status_of_a_server_tells_what_it_runs(live: LiveSite) -> None:
+    told = ask(f"http://127.0.0.1:{live.site.place('e1').http_port}/status")
+    assert (told["server"], told["role"], told["plan_version"]) == ("e1", "edge", 1)
+    until(lambda: live.status()["counts"]["servers_up"] == 3, "the manager sees all three")
+
+
+def test_the_event_log_holds_exactly_what_clients_did(live: LiveSite) -> None:
+    with _open(live, "bike") as bike, _open(live, "lamp") as lamp:
+        lamp.subscribe("air")
+        bike.publish("air", "first").wait(30)
+        _heard_air(bike, lamp)
+        payloads = {name: [f"{name} {n}" * (n + 1) for n in range(30)] for name in ("bike", "lamp")}
+        for text in payloads["bike"]:
+            bike.publish("air", text, position=(2.5, 3.5))
+        for text in payloads["lamp"]:
+            lamp.publish("road", text)
+        heard = [_next(lamp) for _ in payloads["bike"]]
+        lamp.unsubscribe("air")
+    log = live.site.event_log
+
+    def rows(read: Any, column: str, client: str) -> list[dict[str, Any]]:
+        table = read(log)
+        found: list[dict[str, Any]] = table.filter(pc.equal(table[column], client)).to_pylist()
+        return found
+
+    def published(client: str) -> list[dict[str, Any]]:
+        found = [
+            one for one in rows(read_publications, "client", client) if one["action"] == "publish"
+        ]
+        return sorted(found, key=lambda one: one["sequence"])
+
+    until(
+        lambda: any(
+            one["action"] == "unsubscribe" for one in rows(read_publications, "client", "lamp")
+        ),
+        "the last segment is written",
+    )
+    until(lambda: len(published("bike")) >= heard[-1].sequence, "the other edge's as well")
+    by_bike = published("bike")
+    assert [one["sequence"] for one in by_bike] == list(range(1, heard[-1].sequence + 1))
+    last = by_bike[-len(payloads["bike"]) :]
+    assert [one["size_bytes"] for one in last] == [len(text) for text in payloads["bike"]]
+    assert {(one["x_km"], one["y_km"], one["topic"], one["server"]) for one in last} == {
+        (2.5, 3.5, "air", "e1")
+    }
+    by_lamp = published("lamp")
+    assert [one["size_bytes"] for one in by_lamp] == [len(text) for text in payloads["lamp"]]
+    actions = [
+        (one["action"], one["topic"])
+        for one in rows(read_publications, "client", "lamp")
+        if one["action"] in ("subscribe", "unsubscribe")
+    ]
+    assert actions == [("subscribe", "air"), ("unsubscribe", "air")]
+    told = {
+        (one["publisher"], one["sequence"], one["server"], one["size_bytes"])
+        for one in rows(read_notifications, "client", "lamp")
+    }
+    assert {(one.publisher, one.sequence, "e2", len(one.payload)) for one in heard} <= told
+    assert len(told) == len(rows(read_notifications, "client", "lamp"))
+
+
+def _heard_air(bike: SyncClient, lamp: SyncClient) -> None:
+    def once() -> bool:
+        bike.publish("air", "are you there").wait(30)
+        return any(one.topic == "air" for one in lamp.notifications(timeout_s=0.3))
+
+    until(once, "the subscription is known everywhere")
+
+
+def test_without_the_manager_clients_connect_publish_and_are_notified(live: LiveSite) -> None:
+    live.processes.kill("manager")
+    with pytest.raises(NearcastError, match="does not answer"):
+        live.status()
+    with _open(live, "car") as car, _open(live, "sign") as sign:
+        sign.subscribe("road")
+        _heard_soon(car, sign, "no manager")
+        live.processes.kill("e1")
+        live.processes.start("e1")  # by the orders on its disk
+        until(lambda: health(live, "e1") == "ok", "e1 is back")
+        _heard_soon(car, sign, "e1 began anew")
+        live.processes.kill("e2")
+        live.processes.start("e2")
+        until(lambda: health(live, "e2") == "ok", "e2 is back")
+        _heard_soon(car, sign, "e2 began anew")
+    live.processes.start("manager")
+    until(lambda: health(live, "manager") == "ok", "the manager is back")
+    until(lambda: live.status()["counts"]["servers_up"] == 3, "it sees all servers again")
+    with _open(live, "car") as car, _open(live, "sign") as sign:
+        sign.subscribe("road")
+        _heard_soon(car, sign, "all is well")
+
+
+def test_health_is_503_until_there_are_orders(scenario: Path) -> None:
+    content = read_scenario(scenario)
+    site = lay_out_site(content, scenario, scenario.parent / "late", quick(scenario))
+    processes = SiteProcesses(site)
+    late = LiveSite(site, content, processes)
+    try:
+        processes.start("e1")
+        until(lambda: health(late, "e1"), "e1 answers")
+        said = health(late, "e1")
+        assert "answered 503" in said
+        assert "no orders from the manager yet" in said
+        processes.start("manager")
+        processes.start("cloud")
+        until(lambda: health(late, "e1") == "ok", "it has orders")
+        pids = [processes.pid(one) for one in ("e1", "cloud", "manager")]
+    finally:
+        processes.stop_all()
+    assert not any(map(is_running, pids))
+
+
+def test_a_server_that_dies_by_itself_is_started_again(live: LiveSite) -> None:
+    pid = live.processes.pid("cloud")
+    os.kill(pid, signal.SIGKILL)
+    until(lambda: not is_running(pid), "the cloud server is gone")
+    until(lambda: live.processes.watch() == [] and live.processes.restarted == 1, "it is restarted")
+    assert live.processes.pid("cloud") != pid
+    until(lambda: health(live, "cloud") == "ok", "it is back")
