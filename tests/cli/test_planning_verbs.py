@@ -155,18 +155,6 @@ def test_replanning_keeps_what_still_fits(run: Run, tmp_path: Path) -> None:
     assert after.json["search"]["migrated_spools"] == 0
 
 
-def test_the_demo_leaves_a_city_a_plan_and_a_report(run: Run, tmp_path: Path) -> None:
-    options = ["--clients", 60, "--servers", 4, "--topics", 10, "--time-limit", 0.3]
-    answer = run("demo", *options, "--out", "demo")
-    assert answer.code == 0, answer.err
-    assert "optimised" in answer.out
-    assert (tmp_path / "demo" / "report.html").stat().st_size > 10_000
-    assert run("evaluate", "demo/city", "demo/plan").code == 0
-    again = run("demo", *options, "--out", "demo", "--json")
-    assert again.code == 0, again.err
-    assert again.json["methods"][0]["method"] == "optimised"
-
-
 def test_pictures_of_a_plan_are_drawn_beside_it(run: Run, tmp_path: Path) -> None:
     run("scenario", "generate", *SMALL, "--out", "s")
     assert run("plan", "s", "--method", "nearest", "--pictures", "--out", "p").code == 0

@@ -17,7 +17,7 @@ import pytest
 from cli.conftest import Run
 from nearcast.errors import NearcastError
 from nearcast.sdk import SyncClient
-from nearcast.site.live_site import ask
+from nearcast.site.live_site import LiveSite, ask
 from small_site.making import is_running, metrics_of, until, write_small_scenario
 
 START_S = 120.0
@@ -169,6 +169,28 @@ def test_all_servers_end_by_themselves_when_up_is_killed(start: Callable[[], Run
     code, _, _ = up.wait_ended()
     assert code == -signal.SIGKILL
     assert not any(map(is_running, up.pids.values()))
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_while_the_site_starts_ends_it_at_once(
+    run: Run, scenario: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    pids: list[int] = []
+
+    def get_a_signal(live: LiveSite, servers: list[str], _: object) -> None:
+        pids.extend(map(live.processes.pid, servers))
+        os.kill(os.getpid(), number)
+        until(lambda: False, "the signal ends the wait")
+
+    monkeypatch.setattr(LiveSite, "wait_until_healthy", get_a_signal)
+    before = [signal.getsignal(one) for one in (signal.SIGINT, signal.SIGTERM)]
+    options = ["--plan", scenario / "plan", "--site", scenario.parent / f"site-{number}"]
+    answer = run("up", scenario, *options, "--json")
+    assert (answer.code, answer.out) == (130, "")
+    assert answer.err.endswith("stopped\n")
+    assert len(pids) == 3
+    assert not any(map(is_running, pids))
+    assert [signal.getsignal(one) for one in (signal.SIGINT, signal.SIGTERM)] == before
 
 
 @pytest.mark.parametrize(

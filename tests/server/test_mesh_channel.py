@@ -189,6 +189,16 @@ def test_a_receiver_that_restarts_gets_all_that_its_last_life_did_not(seed: int)
     assert pipe.ends["a"].take_new_lives() == []
 
 
+def test_a_server_that_is_back_gets_what_waits_as_soon_as_it_is_heard() -> None:
+    channels = MeshChannels(1)
+    channels.receive("b", encode_frame(Frame(1, 1, 1, (), 0, 0)), 0.0)
+    channels.send("b", b"one")
+    channels.poll(0.0)
+    channels.receive("b", encode_frame(Frame(2, 1, 1, (), 0, 0)), 0.1)
+    [(_, frame)] = channels.poll(0.1)
+    assert MeshChannels(2).receive("a", frame, 0.1) == [b"one"]
+
+
 def test_too_many_that_wait_drop_the_oldest_and_the_rest_arrives_in_order() -> None:
     pipe = Pipe(0, loss=1.0, settings=MeshSettings(queue_limit=100, window=20))
     for _ in range(250):

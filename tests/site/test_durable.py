@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import random
-import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import AsyncExitStack
@@ -30,6 +29,7 @@ PUBLISHERS = [f"p{one}" for one in range(6)]
 SUBSCRIBERS = ["s0", "s1"]
 TOPICS = ["road", "air"]
 EDGES = ["e1", "e2"]
+"""Homes of the publishers in turn."""
 PAUSE_S = 0.008
 """Of each publisher between two publications: some hundred per second in all."""
 
@@ -46,6 +46,16 @@ class Load:
     heard: Counter[tuple[str, str, str, int, int]] = field(default_factory=Counter)
     reconnects: int = 0
     is_over: bool = False
+    waiting: asyncio.Future[str] | None = None
+    """Gets the name of a publisher as soon as `waits_for` publications are acknowledged."""
+    waits_for: int = 0
+
+    def acknowledge(self, one: Identity) -> None:
+        """Note that a publication is safe, and who should be told of it."""
+        self.acknowledged.append(one)
+        is_enough = len(self.acknowledged) >= self.waits_for
+        if is_enough and self.waiting is not None and not self.waiting.done():
+            self.waiting.set_result(one[1])
 
     def hear(self, subscriber: str, one: Notification) -> None:
         """Count a notification; one that says to be a copy may be a second one."""
@@ -100,9 +110,11 @@ async def _kill_under_load(live: LiveSite, load: Load, chance: random.Random) ->
             for index, name in enumerate(PUBLISHERS)
         ]
         per_round = LEAST_ACKNOWLEDGED // KILLS
-        while kills < KILLS:
-            await _more_acknowledged(load, per_round + chance.randrange(100))
-            edge = chance.choice(EDGES)
+        for number in range(KILLS):
+            publisher = await _acknowledged(load, per_round + chance.randrange(100))
+            if number % 2:  # else at once: what was acknowledged just now must be there
+                await asyncio.sleep(chance.random() * 0.05)
+            edge = EDGES[PUBLISHERS.index(publisher) % 2]
             live.processes.kill(edge)
             kills += 1
             live.processes.start(edge)
@@ -129,7 +141,7 @@ async def _publish(client: Client, load: Load, index: int) -> None:
     def acknowledged(receipt: Receipt) -> None:
         if receipt.error is None:
             epoch = client._driver.session.epoch
-            load.acknowledged.append((receipt.topic, client.name, epoch, receipt.sequence))
+            load.acknowledge((receipt.topic, client.name, epoch, receipt.sequence))
 
     while not load.is_over:
         topic = TOPICS[(index + len(receipts)) % len(TOPICS)]
@@ -142,11 +154,12 @@ async def _publish(client: Client, load: Load, index: int) -> None:
         await receipt
 
 
-async def _more_acknowledged(load: Load, count: int) -> None:
-    wanted, deadline_s = len(load.acknowledged) + count, time.monotonic() + 60
-    while len(load.acknowledged) < wanted:
-        assert time.monotonic() < deadline_s, f"{len(load.acknowledged)} of {wanted} acknowledged"
-        await asyncio.sleep(PAUSE_S)
+async def _acknowledged(load: Load, count: int) -> str:
+    """Wait for so many more, and return whose publication was the last."""
+    load.waits_for = len(load.acknowledged) + count
+    load.waiting = asyncio.get_running_loop().create_future()
+    async with asyncio.timeout(60):
+        return await load.waiting
 
 
 def _spooled(site: SiteFolder) -> Iterator[Message]:

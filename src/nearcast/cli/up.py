@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import signal
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -126,7 +124,7 @@ def up(
         notify_after_sync=notify_after_sync,
     )
     with (
-        _stop_signals() as stop,
+        _Stop() as stop,
         step_progress(servers + 3, enabled=not as_json) as begin,
     ):
         begin("starting")
@@ -137,23 +135,32 @@ def up(
                 print_json(_summary(live, len(clients)))
             else:
                 _print_site(live, len(clients))
-            _wait(live, stop, seconds)
+            stop.is_starting = False
+            _wait(live, stop.event, seconds)
     click.echo("the site has stopped", err=True)
 
 
-@contextmanager
-def _stop_signals() -> Iterator[threading.Event]:
-    """Have Ctrl-C and SIGTERM set an event inside the block."""
-    stop = threading.Event()
-    before = {
-        number: signal.signal(number, lambda *_: stop.set())
-        for number in (signal.SIGTERM, signal.SIGINT)
-    }
-    try:
-        yield stop
-    finally:
-        for number, handler in before.items():
+class _Stop:
+    """What Ctrl-C and SIGTERM do inside the block: end the start at once, later set an event."""
+
+    def __init__(self) -> None:
+        self.event = threading.Event()
+        self.is_starting = True
+
+    def __enter__(self) -> _Stop:
+        numbers = (signal.SIGTERM, signal.SIGINT)
+        self._before = {number: signal.signal(number, self._on_signal) for number in numbers}
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._before.items():
             signal.signal(number, handler)
+
+    def _on_signal(self, *_: object) -> None:
+        is_first = not self.event.is_set()
+        self.event.set()
+        if self.is_starting and is_first:  # a second one must not interrupt the tidying up
+            raise KeyboardInterrupt
 
 
 def _check_method(method: str, model: str) -> None:

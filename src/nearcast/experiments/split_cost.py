@@ -197,25 +197,21 @@ def _search_as_one_task(
 
 def _in_memory(scenario: Scenario, request: PlanRequest, split: _Measured) -> _Measured:
     """Return the search in memory whose CPU seconds came nearest to those of `split`."""
-    best, moves = None, split.moves
-    for _ in range(_MOST_TRIES):
+
+    def distance(found: _Measured) -> float:
+        return abs(found.cpu_s / max(split.cpu_s, 1e-9) - 1)
+
+    # One task is the same search: as many moves are as much work.
+    most_tries = _MOST_TRIES if "parts" in split.decision.search else 1
+    moves, tries = split.moves, list[_Measured]()
+    while len(tries) < most_tries and min(map(distance, tries), default=1.0) > _CLOSE_ENOUGH:
         asked = replace(request, iterations=max(moves, 1), time_limit_s=None)
         watch = Stopwatch()
         with CpuTime() as cpu:
             decision = search_plan(scenario, asked)
-        found = _Measured(decision, cpu.seconds, watch.seconds())
-        if best is None or _distance(found, split) < _distance(best, split):
-            best = found
-        if "parts" not in split.decision.search or _distance(best, split) <= _CLOSE_ENOUGH:
-            # One task is the same search: as many moves are as much work.
-            break
-        moves = round(found.moves * split.cpu_s / max(found.cpu_s, 1e-9))
-    assert best is not None
-    return best
-
-
-def _distance(found: _Measured, wanted: _Measured) -> float:
-    return abs(found.cpu_s / max(wanted.cpu_s, 1e-9) - 1)
+        tries.append(_Measured(decision, cpu.seconds, watch.seconds()))
+        moves = round(tries[-1].moves * split.cpu_s / max(cpu.seconds, 1e-9))
+    return min(tries, key=distance)
 
 
 def summary(points: Sequence[SplitPoint]) -> list[dict[str, Any]]:

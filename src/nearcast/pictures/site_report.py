@@ -87,7 +87,7 @@ def write_site_report(
     write_report(
         page,
         title,
-        [*_sections(runs, predicted, measured, figures), *more],
+        [*_sections(runs, predicted, measured, figures, factor), *more],
         tiles=_tiles(predicted, measured),
         lead=_lead(scenario, measured, factor),
     )
@@ -126,8 +126,11 @@ def _sections(
     predicted: Mapping[str, SiteDelays],
     measured: Mapping[str, SiteDelays],
     figures: Mapping[str, Figure],
+    factor: float,
 ) -> list[Section]:
     rows = [_row(method, predicted[method], site) for method, site in measured.items()]
+    waits = [_wait(method, site) for method, site in measured.items()]
+    unscaled = "" if factor == 1 else "Y in the titles is that of the scenario, not of the site."
     return [
         Section(
             "Does the site do what the plans say?",
@@ -150,6 +153,7 @@ def _sections(
         ),
         Section(
             "Who waits how long",
+            tables=[Table(waits, best_by="median [ms]", how_to_read="Of single notifications.")],
             pictures=[
                 Picture(
                     figures["site-delays.png"],
@@ -166,6 +170,7 @@ def _sections(
         ),
         Section(
             "Where clients were at home",
+            unscaled,
             pictures=[
                 Picture(
                     figures[f"site-map-{run.method}.png"],
@@ -190,7 +195,15 @@ def _row(method: str, model: SiteDelays, site: SiteDelays) -> dict[str, Cell]:
         "predicted Y2 [ms]": model.stage_ms[between],
         "ratio of Y2": ratio_of(site.stage_ms[between], model.stage_ms[between]),
         "processing [ms]": site.stage_ms["processing"],
-        "median [ms]": float(np.median(site.each_ms)),
-        "99 % within [ms]": float(np.quantile(site.each_ms, 0.99)),
+    }
+
+
+def _wait(method: str, site: SiteDelays) -> dict[str, Cell]:
+    return {
+        "method": method,
         "notifications": len(site.each_ms),
+        "median [ms]": float(np.median(site.each_ms)),
+        "90 % within [ms]": float(np.quantile(site.each_ms, 0.9)),
+        "99 % within [ms]": float(np.quantile(site.each_ms, 0.99)),
+        "slowest [ms]": float(site.each_ms[-1]),
     }

@@ -25,9 +25,11 @@ from nearcast.runtime.http_endpoint import HttpEndpoint
 from nearcast.runtime.metrics import Gauges, ServerMetrics
 from nearcast.runtime.processor_host import ProcessorHost
 from nearcast.runtime.spool_writer import SpoolWriter
-from nearcast.server.edge import EdgeServer, EdgeSettings
+from nearcast.server.client_desk import EdgeSettings
+from nearcast.server.edge import EdgeServer
 from nearcast.server.mesh_channel import MeshChannels
-from nearcast.server.node import Node, NodeSettings
+from nearcast.server.node import Node
+from nearcast.server.node_settings import NodeSettings
 from nearcast.server.outputs import Outputs
 from nearcast.server.site_orders import Orders
 from nearcast.server.stream_targets import Capacity

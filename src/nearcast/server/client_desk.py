@@ -11,7 +11,8 @@ from nearcast.server.home_clients import HomeClients
 from nearcast.server.log_rows import LogAction, PublicationRow
 from nearcast.server.mesh_channel import MeshChannels
 from nearcast.server.mesh_messages import Forward, Moved, Subscribers, Undelivered, Unsubscribed
-from nearcast.server.node import Node, NodeSettings
+from nearcast.server.node import Node
+from nearcast.server.node_settings import NodeSettings
 from nearcast.server.subscriber_news import News, SubscriberNews
 from nearcast.spool.changes import LiveTopic
 from nearcast.wire.actions import Deliver, Home, ServerEvent, SessionClosed, SessionOpened

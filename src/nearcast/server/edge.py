@@ -31,7 +31,7 @@ from nearcast.wire.codec import Refused, decode, encode
 from nearcast.wire.messages import CloseReason, Notify, Publish
 from nearcast.wire.settings import Address, RandomBytes, WireSettings
 
-__all__ = ["EdgeServer", "EdgeSettings"]
+__all__ = ["EdgeServer"]
 
 
 class EdgeServer(ClientDesk):

@@ -19,7 +19,7 @@ from nearcast.server.peer_channel import (
     encode_frame,
 )
 
-__all__ = ["MeshChannels", "MeshSettings"]
+__all__ = ["MeshChannels"]
 
 
 class MeshChannels:

@@ -12,8 +12,8 @@ from nearcast.server.site_orders import Orders
 
 __all__ = [
     "Advance",
-    "CopyNack",
     "Copies",
+    "CopyNack",
     "Forward",
     "ForwardAck",
     "ForwardBusy",
@@ -38,7 +38,7 @@ class _Base(msgspec.Struct, frozen=True, array_like=True, tag=True):
     pass
 
 
-class Forward(_Base):
+class Forward(_Base, frozen=True):
     """A publisher's home to the server that processes its messages: records of one topic."""
 
     topic: str
@@ -48,7 +48,7 @@ class Forward(_Base):
     durable: bool = True
 
 
-class ForwardAck(_Base):
+class ForwardAck(_Base, frozen=True):
     """The processing server to the publisher's home: durable there up to `through`."""
 
     topic: str
@@ -57,7 +57,7 @@ class ForwardAck(_Base):
     through: int
 
 
-class ForwardNack(_Base):
+class ForwardNack(_Base, frozen=True):
     """The processing server to the publisher's home: messages are missing from `expected` on."""
 
     topic: str
@@ -66,7 +66,7 @@ class ForwardNack(_Base):
     expected: int
 
 
-class ForwardBusy(_Base):
+class ForwardBusy(_Base, frozen=True):
     """The processing server to the publisher's home: not taken, try again later."""
 
     topic: str
@@ -76,14 +76,14 @@ class ForwardBusy(_Base):
     retry_after_s: float
 
 
-class Copies(_Base):
+class Copies(_Base, frozen=True):
     """A broker to the topic's other brokers: records to be spooled, not processed."""
 
     topic: str
     records: tuple[bytes, ...]
 
 
-class CopyNack(_Base):
+class CopyNack(_Base, frozen=True):
     """A broker to one that copies to it: records are missing."""
 
     topic: str
@@ -92,7 +92,7 @@ class CopyNack(_Base):
     missing: tuple[tuple[int, int], ...]
 
 
-class Advance(_Base):
+class Advance(_Base, frozen=True):
     """Answer to CopyNack: what is missing up to `through` is gone; go on without it."""
 
     topic: str
@@ -121,20 +121,20 @@ class Notice(msgspec.Struct, frozen=True, array_like=True):
     processed_us: int
 
 
-class Notices(_Base):
+class Notices(_Base, frozen=True):
     """A broker to the home of subscribers."""
 
     notices: tuple[Notice, ...]
 
 
-class Undelivered(_Base):
+class Undelivered(_Base, frozen=True):
     """A client's last home to its next one: notifications that it may not have, encoded."""
 
     client: str
     frames: tuple[bytes, ...]
 
 
-class Subscribers(_Base):
+class Subscribers(_Base, frozen=True):
     """A home to the brokers of a topic: its subscribers with their places."""
 
     topic: str
@@ -143,32 +143,32 @@ class Subscribers(_Base):
     """True: these are all of them there; others that were at this home are gone."""
 
 
-class Unsubscribed(_Base):
+class Unsubscribed(_Base, frozen=True):
     """A home to the brokers of a topic: no longer subscribed, or no longer there."""
 
     topic: str
     clients: tuple[str, ...]
 
 
-class Moved(_Base):
+class Moved(_Base, frozen=True):
     """A home to brokers: where subscribers are now."""
 
     clients: tuple[tuple[str, float, float], ...]
 
 
-class Manages(_Base):
-    """A server to all others: I manage this topic now; who subscribes to it?"""
+class Manages(_Base, frozen=True):
+    """A server to all others: it manages this topic now and wants to know its subscribers."""
 
     topic: str
 
 
-class Hello(_Base):
+class Hello(_Base, frozen=True):
     """A server to the manager, when it starts: I have these orders."""
 
     revision: int
 
 
-class LoadReport(_Base):
+class LoadReport(_Base, frozen=True):
     """A server to the manager, every few seconds."""
 
     revision: int
@@ -186,7 +186,7 @@ class LoadReport(_Base):
     loop_lag_s: float
 
 
-class NewOrders(_Base):
+class NewOrders(_Base, frozen=True):
     """The manager to a server."""
 
     orders: Orders

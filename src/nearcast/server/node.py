@@ -36,7 +36,7 @@ from nearcast.server.stream_targets import StreamTargets
 from nearcast.server.subscriber_news import ALL_TOLD, News
 from nearcast.spool.changes import LiveTopic
 
-__all__ = ["Node", "NodeSettings"]
+__all__ = ["Node"]
 
 _LARGEST = 1 << 63
 

@@ -19,7 +19,9 @@ class NodeSettings:
     capacity: Capacity = field(default_factory=Capacity)
     default_spool: int = 100
     """Spool of a topic that the orders do not name."""
-    inline_processors: frozenset[str] = frozenset({"forward", "proximity", "speeding", "threshold"})
+    inline_processors: frozenset[str] = frozenset(
+        {"forward", "echo", "proximity", "speeding", "threshold"}
+    )
     """Processors that run in the server itself; others run outside and cannot stop it."""
     guard: GuardSettings = field(default_factory=GuardSettings)
     retry_after_s: float = 0.2

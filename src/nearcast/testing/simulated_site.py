@@ -19,7 +19,8 @@ from nearcast.broker.requests import ProcessRequest, ProcessResult
 from nearcast.server.edge import EdgeServer
 from nearcast.server.log_rows import LogRow
 from nearcast.server.mesh_channel import MeshChannels
-from nearcast.server.node import Node, NodeSettings
+from nearcast.server.node import Node
+from nearcast.server.node_settings import NodeSettings
 from nearcast.server.outputs import Incident, Outputs
 from nearcast.server.site_orders import Orders, ServerOrder
 from nearcast.server.stream_targets import Capacity

@@ -1,9 +1,9 @@
 """The search for M2 on executors: parts of the servers at once, then a pass over their seams.
 
-Deviation from the search in memory: the first four fifths of the schedule anneal groups of
-servers apart (`planning.ratio.parts`), each time grouped otherwise; the last one goes over all
-clients at a low temperature and descends, which repairs what the seams kept apart. Where topics
-do not keep to groups of servers, where there are few clients or where the search is short, that
+Deviation from the search in memory: the first three fifths of the schedule anneal groups of
+servers apart (`planning.ratio.parts`), each time grouped otherwise; the last two go over all
+clients at a low temperature and descend, which repairs what the seams kept apart. Where topics do
+not keep to groups of servers, where there are few clients or where the search is short, that
 would cost quality, and one task searches the whole, as in memory. ``nearcast bench split``
 measures both at equal CPU time.
 """
@@ -53,7 +53,7 @@ _FEWEST_SWEEPS = 400
 """A shorter search would feel what the parts' set-up takes, and not repair all of the seams."""
 _SWEPT_CLIENTS_PER_S = 7e6
 """By one core, about; tells how many sweeps a time limit allows."""
-_ENDS = (0.4, 0.8, 1.0)
+_ENDS = (0.3, 0.6, 1.0)
 """Where the stretches of the schedule end; the last is that of the whole."""
 _NEAR_SERVERS = 8
 
@@ -78,13 +78,14 @@ def search_in_parts(
     """Return the best plan found, without a bound; None: the whole should be searched at once.
 
     The plan depends on the seed and `request.iterations` alone, or, with a time limit, on the
-    machine: the limit is in seconds of the clock, which every core uses.
+    machine: the limit is in seconds of the clock, which every core uses. It is for the search
+    alone: starting workers and making the plans to start from comes before it.
 
     Parameters
     ----------
     parts : split into so many in any case; None: by size, and only where it costs no quality.
     """
-    watch, clients = Stopwatch(request.time_limit_s), len(scenario.clients)
+    clients = len(scenario.clients)
     count = parts or min(clients // CLIENTS_PER_PART, len(scenario.servers) // _SERVERS_PER_PART)
     if count < 2 or (parts is None and _moves_to_come(request, clients) < _FEWEST_SWEEPS * clients):
         return None
@@ -97,7 +98,7 @@ def search_in_parts(
             return None
         homes, cost = start, evaluate_ratio(problem, start)
         start_ms, looked_at = cost.y_ms, 0
-        cores = spark.sparkContext.defaultParallelism
+        cores, watch = spark.sparkContext.defaultParallelism, Stopwatch(request.time_limit_s)
         for number, stretch in enumerate(_stretches(request, problem, count, cores, watch)):
             tasks = count if stretch.window[1] < 1 else 1
             grouped = _groups(scenario, homes, tasks, number)
@@ -171,6 +172,8 @@ def _near_servers(
     count = -(-clients // CLIENTS_PER_PART)
 
     def near_of(block: int) -> tuple[IndexArray, float]:
+        # Here, so that no time limit is spent on it.
+        load_compiled(Model.RATIO)
         network = network_of(shared.load())
         rows = slice(block * clients // count, (block + 1) * clients // count)
         measured = network.client_server_ms

@@ -1,0 +1,94 @@
+"""The shell of one server: a bug in a callback, a second server on the same data."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from io import StringIO
+from pathlib import Path
+
+import pytest
+
+from nearcast.errors import NearcastError, SpoolLostError
+from nearcast.links.memory_mesh import MemoryHub
+from nearcast.runtime.config import MeshConfig, ServerConfig
+from nearcast.runtime.logs import start_logging
+from nearcast.runtime.server import LiveServer, run_server
+from nearcast.server.outputs import Outputs
+from small_site.making import metrics_of
+
+MESH = MeshConfig("tcp/127.0.0.1:1")
+"""The address is for Zenoh; here the mesh is in memory."""
+
+
+def _cloud(folder: Path, name: str = "cloud") -> ServerConfig:
+    return ServerConfig(role="cloud", id=name, data=folder, mesh=MESH)
+
+
+def test_a_bug_in_one_event_is_counted_and_logged_and_the_server_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = StringIO()
+    handler = start_logging("cloud", said)
+
+    async def live() -> dict[str, dict[str, float]]:
+        hub = MemoryHub()
+        server = LiveServer(_cloud(tmp_path), hub.link("cloud"), None)
+        await server.start()
+        try:
+            frames: list[bytes] = []
+
+            def fail(from_server: str, frame: bytes, now: float) -> Outputs:
+                frames.append(frame)
+                if frame == b"first":
+                    raise RuntimeError("a bug")
+                return Outputs()
+
+            monkeypatch.setattr(server.node, "on_mesh", fail)
+            for frame in (b"first", b"second"):
+                hub.carry("e1", "cloud", frame)
+            while len(frames) < 2:
+                await asyncio.sleep(0)
+            return await asyncio.to_thread(metrics_of, server.http.address[1])
+        finally:
+            await server.stop()
+
+    try:
+        metrics = asyncio.run(live())
+    finally:
+        handler.close()
+    assert metrics["nearcast_internal_errors_total"] == {"": 1}
+    (line,) = [json.loads(one) for one in said.getvalue().splitlines() if "internal_error" in one]
+    assert line["level"] == "error"
+    assert "RuntimeError: a bug" in line["error"]
+
+
+def test_a_second_server_on_the_same_data_is_refused_and_harms_nothing(tmp_path: Path) -> None:
+    async def live() -> list[str]:
+        hub, stop = MemoryHub(), asyncio.Event()
+        first = LiveServer(_cloud(tmp_path), hub.link("cloud"), None)
+        await first.start()
+        try:
+            before = sorted(one.name for one in (tmp_path / "spool").iterdir())
+            with pytest.raises(NearcastError, match="another process uses the spool folder"):
+                await run_server(_cloud(tmp_path, "second"), hub.link("second"), stop)
+            assert sorted(one.name for one in (tmp_path / "spool").iterdir()) == before
+        finally:
+            await first.stop()
+        return before
+
+    assert asyncio.run(live())
+
+
+def test_a_server_whose_spool_is_lost_ends_with_the_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start = LiveServer.start
+
+    async def start_and_lose(server: LiveServer) -> None:
+        await start(server)
+        server._on_lost(SpoolLostError("the sync failed"))
+
+    monkeypatch.setattr(LiveServer, "start", start_and_lose)
+    with pytest.raises(SpoolLostError, match="server 'cloud' ends: the sync failed"):
+        asyncio.run(run_server(_cloud(tmp_path), MemoryHub().link("cloud"), asyncio.Event()))
