@@ -488,6 +488,32 @@ def test_a_restarted_server_and_a_restarted_client_lose_nothing() -> None:
     assert world.broker.taken["car", "speed"] == [(1, b"1"), (2, b"2"), (1, b"new life")]
 
 
+def test_a_client_finds_a_restarted_server_long_before_three_reports_are_missed() -> None:
+    world = World(20)
+    key = world.random.randbytes(32)
+    server = world.add_server("edge", key)
+    client = world.add_client("car", server.home)
+    client.session.subscribe("alerts")
+    world.run(5.0)
+    client.events.clear()
+    reborn = world.add_server("edge", key)
+    client.session.publish("speed", b"1", world.now)
+    world.run(4.0)
+    assert client.acked == {"speed": 1}
+    assert reborn.sessions.clients == ("car",)
+    assert Confirmed("alerts", True, True, "") in client.events
+
+
+def test_an_idle_client_on_a_lossy_way_keeps_its_session() -> None:
+    world = World(21, Network(loss=0.3))
+    server = world.add_server()
+    client = world.add_client("car", server.home)
+    world.run(20.0, until=lambda: bool(server.sessions.clients))
+    client.events.clear()
+    world.run(300.0)
+    assert client.events == []
+
+
 @pytest.mark.parametrize("bad", [100, 65_508])
 def test_settings_are_checked(bad: int) -> None:
     with pytest.raises(ValueError, match="datagram_limit"):

@@ -92,7 +92,8 @@ def next_commands(demo: Demo, settings: DemoSettings, folder: Path) -> list[tupl
         ),
         (
             "learn from what the site itself has logged",
-            f"nearcast pipeline run {site}/log --sites {folder}/sites.csv --out {folder}/again",
+            f"nearcast pipeline run {site}/log/publications --sites {folder}/sites.csv "
+            f"--out {folder}/again",
         ),
         ("all methods on the city", f"nearcast compare {folder}/city --time-limit 2"),
     ]

@@ -13,6 +13,8 @@ from nearcast.wire.settings import WireSettings
 __all__ = ["ClientLink"]
 
 _NEVER = float("inf")
+_PROBES = 6
+"""Reports that are sent once more before a silent home counts as gone: losses happen."""
 _RECEIPTS_AT_ONCE = 32
 """So many datagrams are confirmed without delay: half of what one receipt covers."""
 _RECEIPT_BITS = (1 << 64) - 1
@@ -40,6 +42,9 @@ class ClientLink:
         self._interval_s = max(interval_s, settings.least_retry_s)
         self._confirm_wait_s: float | None = settings.first_retry_s
         self._last_heard = now
+        self._asked_at = _NEVER
+        """When the first question was sent since the server was last heard."""
+        self._probes = 0
         self._receipt_due = _NEVER
         self._receipts = 0
 
@@ -47,7 +52,24 @@ class ClientLink:
         """Return the payload of a datagram: the server lives."""
         payload = self.channel.open(data)
         self._last_heard, self._confirm_wait_s = now, None
+        self._asked_at, self._probes = _NEVER, 0
         return payload
+
+    def note_question(self, now: float) -> None:
+        """Note that something was sent that a server which lives answers."""
+        self._asked_at = min(self._asked_at, now)
+
+    def take_suspicion(self, now: float) -> bool:
+        """Tell, once per while, whether questions stay without any answer; else ask again."""
+        if now < self._suspicious_at:
+            return False
+        self._probes += 1
+        self.report_due = now
+        if self._probes <= _PROBES:
+            return False
+        self._asked_at = now
+        self._probes = 0
+        return True
 
     def is_silent(self, now: float) -> bool:
         """Tell whether the server was not heard for three report intervals."""
@@ -88,7 +110,11 @@ class ClientLink:
 
     def next_due(self) -> float:
         """Return when the session itself has something to do."""
-        return min(self._silent_at, self.report_due, self._receipt_due)
+        return min(self._silent_at, self.report_due, self._receipt_due, self._suspicious_at)
+
+    @property
+    def _suspicious_at(self) -> float:
+        return self._asked_at + (self._probes + 1) / (_PROBES + 1) * self._settings.answer_within_s
 
     @property
     def _silent_at(self) -> float:

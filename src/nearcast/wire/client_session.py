@@ -321,7 +321,8 @@ class ClientSession:
         if link.is_silent(now):
             self._link = None
             self._events.append(Disconnected(self.home, CloseReason.SILENT))
-        if self._handshake is None and (self._link is None or link.channel.is_worn):
+        is_suspect = link.take_suspicion(now)  # the server may have begun a new life
+        if self._handshake is None and (self._link is None or link.channel.is_worn or is_suspect):
             self.connect(now)
 
     def _try_handshake(self, now: float) -> None:
@@ -352,10 +353,13 @@ class ClientSession:
     def _gather(self, link: ClientLink, now: float) -> list[bytes]:
         """Return the frames to send: answers first, then what has become due."""
         frames, self._frames = self._frames, []
+        answers = len(frames)
         if link.take_report_turn(now):
             frames.append(encode(replace(self._report, time_us=int(now * 1e6))))
         frames.extend(encode(request) for request in self._subscriptions.due(now))
         frames.extend(encode(publish) for publish in self._outbox.due(now, self.epoch))
+        if len(frames) > answers:
+            link.note_question(now)
         receipt = link.take_receipt(now, travels_along=bool(frames))
         if receipt is not None:
             frames.append(encode(receipt))

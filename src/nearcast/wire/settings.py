@@ -56,6 +56,8 @@ class WireSettings:
     """Shortest wait before something is sent again."""
     longest_retry_s: float = 5.0
     """Longest wait; waits double up to here."""
+    answer_within_s: float = 3.0
+    """A client that asked and heard nothing at all for so long looks for its home anew."""
     handshake_tries: int = 5
     """Tries before a home counts as out of reach."""
     publish_window: int = 64
