@@ -96,7 +96,7 @@ def up(
       nearcast client subscribe --credentials city/site/clients/c2.json --topic t1
       nearcast client publish --credentials city/site/clients/c1.json --topic t1 --message hello
 
-    The event log (SCENARIO/site/log) can be read by `nearcast pipeline run` at any time.
+    The event log (SCENARIO/site/log/publications) can be read by `nearcast pipeline run` at any time.
     """
     from nearcast.broker.registry import make_processor
     from nearcast.domain.scenario_files import read_scenario

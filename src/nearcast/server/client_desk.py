@@ -61,6 +61,8 @@ class ClientDesk(Node):
         self.clients = HomeClients()
         self._news = SubscriberNews(self.clients, self._servers, self.brokers_of)
         self._departures = Departures(self._edge.grace_s)
+        self._redirected: dict[str, None] = {}
+        """Clients that were told to go elsewhere and are still here."""
 
     def _on_events(
         self, events: Sequence[ServerEvent], now: float, *, overloaded: bool = False
@@ -165,20 +167,39 @@ class ClientDesk(Node):
         self.counts[f"sessions_closed_{closed.reason.name.lower()}"] += 1
         topics = self.clients.forget(client)
         home = self._homes.get(client, self.settings.server)
-        if home == self.settings.server:
+        if home == self.settings.server and closed.reason is not CloseReason.MOVED:
             self._tell(self._news.unsubscribed(client, topics))
             self.counts["notifications_undelivered"] += len(closed.undelivered)
             return
         self._departures.leave(client, topics, now)
         if closed.undelivered:
-            self._send(home, Undelivered(client, closed.undelivered))
+            self._pass_on(client, closed.undelivered, now)
+
+    def _pass_on(self, client: str, frames: Sequence[bytes], now: float) -> None:
+        """Send what a client may not have to its home, or keep it until the client is here."""
+        home = self._homes.get(client)
+        if home is not None and home != self.settings.server:
+            revision = self.orders.revision if self.orders is not None else 0
+            self._send(home, Undelivered(client, tuple(frames), revision))
+        elif home is None or not self._departures.keep(client, frames, now):
+            self.counts["notifications_undelivered"] += len(frames)
 
     def _redirect_if_moved(self, client: str) -> None:
-        home = self._homes.get(client, self.settings.server)
-        address = self._addresses.get(home)
-        if home != self.settings.server and address is not None:
-            self.counts["redirects"] += 1
+        """Send a client to its home; `_repeat_redirects` does so again until it has gone."""
+        address = self._addresses.get(self._homes.get(client, ""))
+        if self._homes.get(client) == self.settings.server or address is None:
+            self._redirected.pop(client, None)
+        else:
+            self.counts["redirects"] += client not in self._redirected
+            self._redirected[client] = None
             self.sessions.redirect(client, address)
+
+    def _repeat_redirects(self) -> None:
+        for client in list(self._redirected):
+            if self.sessions.address_of(client) is None:
+                del self._redirected[client]
+            else:
+                self._redirect_if_moved(client)
 
     def _log(self, client: str, topic: str | None, action: LogAction, now: float) -> None:
         x_km, y_km = self.clients.place(client)

@@ -80,6 +80,7 @@ class EdgeServer(ClientDesk):
         if now >= self._next_prune:
             self._next_prune = now + self._edge.prune_interval_s
             self._on_events(self.sessions.prune(now), now)
+            self._repeat_redirects()
             gone, given_up = self._departures.expire(now)
             self.counts["notifications_undelivered"] += given_up
             for client, topics in [*gone, *self.clients.take_outdated(now)]:
@@ -134,13 +135,15 @@ class EdgeServer(ClientDesk):
             case ForwardBusy(topic, publisher, epoch, sequence, retry_after_s):
                 refused = Publish(topic, epoch, sequence, sequence, True, b"")
                 self.sessions.busy(publisher, retry_after_s, refused)
-            case Undelivered(client, frames):
-                self._on_undelivered(client, frames, now)
+            case Undelivered(client, frames, revision):
+                self._on_undelivered(client, frames, revision, now)
             case _:
                 super()._on_message(server, message, now)
 
-    def _on_undelivered(self, client: str, frames: Sequence[bytes], now: float) -> None:
-        """Bring what a client's last home could not, or keep it until the client is here."""
+    def _on_undelivered(
+        self, client: str, frames: Sequence[bytes], revision: int, now: float
+    ) -> None:
+        """Bring what another home of the client could not, pass it on, or keep it."""
         try:
             contents = [one for frame in frames for one, _ in decode(frame)]
         except Refused as refusal:
@@ -149,9 +152,11 @@ class EdgeServer(ClientDesk):
             raise WireError("Undelivered holds something that is no notification")
         if self.sessions.notify(client, frames):
             return
-        is_expected = self._homes.get(client) == self.settings.server
-        if not is_expected or not self._departures.keep(client, frames, now):
-            self.counts["notifications_undelivered"] += len(frames)
+        if self.orders is not None and revision > self.orders.revision:
+            # the sender has newer orders: whoever passes it on by older ones sends it in circles
+            self._departures.keep(client, frames, now)
+        else:
+            self._pass_on(client, frames, now)
 
     # Towards publishers and subscribers
 
@@ -171,11 +176,10 @@ class EdgeServer(ClientDesk):
         self._out.log += notification_rows(notice, reached, self.settings.server, notified_us)
 
     def _send_on(self, frame: bytes, clients: Iterable[str]) -> None:
-        """Send a notification to the next homes of clients that have left."""
+        """Pass on a notification for clients that have left or are to come."""
         for client in sorted(clients):
-            home = self._homes.get(client, self.settings.server)
-            if home != self.settings.server and self._departures.has_left(client):
-                self._send(home, Undelivered(client, (frame,)))
+            if self._homes.get(client) == self.settings.server or self._departures.has_left(client):
+                self._pass_on(client, (frame,), self._clock())
             else:
                 self.counts["notifications_without_session"] += 1
 

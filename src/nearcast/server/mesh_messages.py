@@ -132,6 +132,8 @@ class Undelivered(_Base, frozen=True):
 
     client: str
     frames: tuple[bytes, ...]
+    revision: int = 0
+    """Of the orders that the sender goes by."""
 
 
 class Subscribers(_Base, frozen=True):
