@@ -19,14 +19,14 @@ __all__ = ["echo", "live"]
 @click.option("--topics", default=64, show_default=True)
 @click.option(
     "--delay-factor",
-    default=40.0,
+    default=100.0,
     show_default=True,
     help="On all emulated delays: keeps the machine's own timers out of the result.",
 )
 @click.option(
-    "--rounds", default=2, show_default=True, help="Publications per publisher and topic."
+    "--rounds", default=1, show_default=True, help="Publications per publisher and topic."
 )
-@click.option("--rate", "rate_hz", default=40.0, show_default=True, help="Of all, per second.")
+@click.option("--rate", "rate_hz", default=30.0, show_default=True, help="Of all, per second.")
 @click.option("--seed", type=click.IntRange(min=0), default=1, show_default=True)
 @out_option
 @json_option

@@ -24,6 +24,7 @@ from nearcast.sdk.credentials import Credentials
 from nearcast.sdk.notification import Notification
 from nearcast.site.layout import SiteOptions
 from nearcast.site.live_site import run_site
+from nearcast.site.swarm import stop_searching_old_objects
 
 __all__ = ["PROTOTYPE_MEDIAN_MS", "RATES_HZ", "EchoPoint", "run", "summary"]
 
@@ -135,6 +136,7 @@ async def _round_trips(credentials: Sequence[Credentials], rate_hz: int, seconds
         await asyncio.gather(
             *(client.subscribe(topic) for client, topic in zip(clients, topics, strict=True))
         )
+        stop_searching_old_objects()
         payload = b"e" * _PAYLOAD_BYTES
         total = max(1, round(rate_hz * seconds))
 

@@ -50,10 +50,10 @@ _STAGES = ("publish_leg_ms", "processing_ms", "between_ms", "notify_leg_ms", "to
 class LiveSettings:
     """How a plan is put to the test."""
 
-    delay_factor: float = 40.0
-    rounds: int = 2
+    delay_factor: float = 100.0
+    rounds: int = 1
     """Publications of each publisher and topic."""
-    rate_hz: float = 40.0
+    rate_hz: float = 30.0
     """Publications of all together."""
     payload_bytes: int = 120
     seed: int = 1
@@ -243,9 +243,13 @@ def summary(points: Sequence[LivePoint]) -> list[dict[str, object]]:
 def write_report(
     scenario: Scenario, runs: Sequence[LiveRun], settings: LiveSettings, folder: Path
 ) -> Path:
-    """Write the page with the pictures of all plans; return its path."""
+    """Write all notifications and the page with the pictures of all plans; return its path."""
+    import pyarrow.parquet as pq
+
     from nearcast.pictures.site_report import SiteRun, write_site_report
 
+    notifications = to_table(runs)
+    pq.write_table(notifications, folder / "notifications.parquet")
     return write_site_report(
         folder,
         scenario,
@@ -254,7 +258,7 @@ def write_report(
             SiteRun(one.point.method, one.outcome.plan, one.outcome.assessment.detail)
             for one in runs
         ],
-        to_table(runs),
+        notifications,
         factor=settings.delay_factor,
     )
 

@@ -87,7 +87,7 @@ class EventLog:
         clock: Callable[[], float] = time.time,
         open_files: Callable[..., SegmentFiles] = SegmentFiles,
     ) -> None:
-        # Arrow takes a third of a second: now, and not while the loop serves clients.
+        # Arrow and pandas take a second: now, and not while the loop serves clients.
         from nearcast.runtime.event_log_segments import SegmentWriter
         from nearcast.runtime.event_log_tables import SCHEMAS
 

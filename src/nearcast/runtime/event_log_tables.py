@@ -96,6 +96,9 @@ def read_notifications(folder: Path) -> pa.Table:
     return _read(folder, "notifications")
 
 
+pa.array([0])  # Arrow imports pandas with the first list: now, and not while a loop serves clients
+
+
 def _to_batch(rows: Sequence[LogRow], schema: pa.Schema) -> pa.RecordBatch:
     columns = zip(*rows, strict=True)
     cells = [pa.array(cells, field.type) for cells, field in zip(columns, schema, strict=True)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import os
 from contextlib import AsyncExitStack
@@ -43,6 +44,8 @@ _log = logging.getLogger(__name__)
 _LAG_INTERVAL_S = 0.1
 _ORDERS_FILE = "orders.msgpack"
 _DATAGRAMS_PER_PASS = 64
+_GARBAGE_THRESHOLD = 10_000
+"""New objects before a search for cycles: messages make many objects and no cycles."""
 
 
 class LiveServer:
@@ -340,6 +343,10 @@ async def run_server(config: ServerConfig, mesh: MeshLink, stop: asyncio.Event) 
         raise ConfigError(f"server {config.id!r}: an edge server needs [clients]")
     server = LiveServer(config, mesh, key)
     await server.start()
+    # What is there now stays: looking through all of it would stop the loop for tens of ms.
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(_GARBAGE_THRESHOLD, 20, 100)
     try:
         waits = [asyncio.ensure_future(stop.wait()), asyncio.ensure_future(server.ended.wait())]
         await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)

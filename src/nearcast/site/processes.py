@@ -23,6 +23,13 @@ from nearcast.site.layout import SiteFolder
 __all__ = ["SiteProcesses"]
 
 _log = logging.getLogger(__name__)
+_PRELOADED = [
+    "uvloop",
+    "nearcast.runtime.serve",
+    "nearcast.runtime.event_log_segments",
+    "nearcast.runtime.event_log_tables",
+    "nearcast.runtime.manager",
+]
 _STOP_S = 15.0
 _RESTARTS = 5
 _NO_USE_TO_TRY_AGAIN = 2
@@ -36,7 +43,7 @@ class SiteProcesses:
     def __init__(self, site: SiteFolder) -> None:
         self._site = site
         self._context = get_context("forkserver")
-        self._context.set_forkserver_preload(["nearcast.runtime.serve"])
+        self._context.set_forkserver_preload(_PRELOADED)
         self._processes: dict[str, ForkServerProcess] = {}
         self._started_s: dict[str, float] = {}
         self._restarts: dict[str, int] = {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,7 +15,14 @@ from nearcast.sdk.credentials import Credentials
 from nearcast.sdk.notification import Notification
 from nearcast.sdk.steady_clock import steady_now
 
-__all__ = ["Arrival", "Swarm", "SwarmResult", "expected_arrivals", "memberships"]
+__all__ = [
+    "Arrival",
+    "Swarm",
+    "SwarmResult",
+    "expected_arrivals",
+    "memberships",
+    "stop_searching_old_objects",
+]
 
 _CONNECTS_AT_ONCE = 64
 OnCount = Callable[[int], None]
@@ -160,6 +168,7 @@ class Swarm:
         result = SwarmResult(expected=expected_arrivals(members, rounds))
         receipts = []
         self._arrivals.clear()
+        stop_searching_old_objects()
         started_s = steady_now()
         for number, (one, at) in enumerate(turns):
             due_s = started_s + number / rate_hz
@@ -199,6 +208,12 @@ class Swarm:
             pass
         finally:
             self._on_arrival = lambda: None
+
+
+def stop_searching_old_objects() -> None:
+    """Keep the garbage collector from stopping all clients for what the planners left behind."""
+    gc.collect()
+    gc.freeze()
 
 
 async def _all(work: Iterable[object]) -> None:
