@@ -24,7 +24,6 @@ __all__ = ["STEPS_OF_A_SITE", "DemoTeller", "MethodRun", "PlannedBy", "run_plan"
 
 STEPS_OF_A_SITE = 4
 _WATCH_EVERY_S = 0.02
-_LOG_SEGMENT_S = 300.0
 
 
 class DemoTeller(Protocol):
@@ -91,10 +90,7 @@ def _site(
         ready += 1
         teller.count(ready, servers)
 
-    # longer than the demo: all servers writing their logs at once would be part of what is measured
-    options = SiteOptions(
-        plan=planned.folder, delay_factor=settings.delay_factor, log_segment_s=_LOG_SEGMENT_S
-    )
+    options = SiteOptions(plan=planned.folder, delay_factor=settings.delay_factor)
     with run_site(folder / "run" / "scenario", place, options, on_ready) as live:
         yield live
 

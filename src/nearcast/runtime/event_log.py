@@ -8,6 +8,7 @@ ends, so a kill of the server loses the rows since the last one ended, and nothi
 from __future__ import annotations
 
 import logging
+import random
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -143,7 +144,8 @@ class EventLog:
         self._thread.join()
 
     def _run(self) -> None:
-        ends_at = time.monotonic() + self._segment_s
+        # Servers that started together must not all write together for ever.
+        ends_at = time.monotonic() + self._segment_s * random.uniform(0.3, 1.0)
         is_last = False
         while not is_last:
             with self._changed:

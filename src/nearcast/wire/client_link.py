@@ -31,6 +31,7 @@ class ClientLink:
         interval_s: float,
         settings: WireSettings,
         now: float,
+        shift: float = 0.0,
     ) -> None:
         self.home = home
         self.channel = channel
@@ -40,6 +41,9 @@ class ClientLink:
         """The first report confirms the session: it is repeated until the server is heard."""
         self._settings = settings
         self._interval_s = max(interval_s, settings.least_retry_s)
+        self._shift = shift
+        """Part of the first interval that is left out: clients that connect together must not
+        report together for ever."""
         self._confirm_wait_s: float | None = settings.first_retry_s
         self._last_heard = now
         self._asked_at = _NEVER
@@ -83,6 +87,9 @@ class ClientLink:
         if self._confirm_wait_s is not None:
             wait_s = min(wait_s, self._confirm_wait_s)
             self._confirm_wait_s *= 2
+        else:
+            wait_s *= 1 - self._shift
+            self._shift = 0.0
         self.report_due = now + wait_s
         return True
 

@@ -217,8 +217,9 @@ class ClientSession:
         self._handshake = None
         self.home = handshake.home
         interval_s = acknowledge.report_interval_s
+        shift = self._random_bytes(1)[0] / 256
         self._link = ClientLink(
-            self.home, channel, handshake.index, interval_s, self._settings, now
+            self.home, channel, handshake.index, interval_s, self._settings, now, shift
         )
         self.epoch = self.epoch or acknowledge.epoch
         self._frames = []
