@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
 
+from nearcast.runtime.config import SpoolConfig
 from nearcast.sdk.client import Client
 from nearcast.sdk.credentials import Credentials
 from nearcast.sdk.notification import Notification
@@ -75,7 +76,12 @@ def run(
     with tempfile.TemporaryDirectory(prefix="nearcast-echo-") as text:
         folder = Path(text)
         _write_scenario(folder / "scenario")
-        options = SiteOptions(method="nearest", delay_factor=0.0, processor="echo")
+        options = SiteOptions(
+            method="nearest",
+            delay_factor=0.0,
+            processor="echo",
+            segment_mb=SpoolConfig().segment_mb,
+        )
         begin("starting the site")
         with (
             run_site(folder / "scenario", folder / "site", options) as live,

@@ -163,8 +163,8 @@ def _sections(
                 Picture(
                     figures["site-topics.png"],
                     "Measured against predicted mean delay of each topic.",
-                    "On the line the prediction is right; a topic far above it had bad luck or "
-                    "a busy server.",
+                    "On the line the prediction is right. What a plan delegates goes to the cloud by "
+                    "whole publishers, so a topic may get more or less of that than its share.",
                 ),
             ],
         ),

@@ -27,6 +27,8 @@ __all__ = ["ClientDesk", "EdgeSettings"]
 class EdgeSettings:
     """What an edge server has besides a node."""
 
+    queue_patience_s: float = 0.1
+    """A queue that is gone after so long was a hiccup: to turn publishers away would cost more."""
     queue_age_s: float = 0.05
     """Publishers are told to wait when datagrams have waited longer than this."""
     commit_age_s: float = 1.0

@@ -58,6 +58,8 @@ class EdgeServer(ClientDesk):
     ) -> None:
         super().__init__(settings, channels, clock, static_key, random_bytes, recovered, wire, edge)
         self._next_prune = float("-inf")
+        self._queue_since = float("inf")
+        """Since when datagrams have waited too long."""
         self.commit_wait_s = 0.0
         """How long the oldest group waits to be written; the shell sets it."""
 
@@ -67,8 +69,12 @@ class EdgeServer(ClientDesk):
         self, batch: Sequence[tuple[bytes, Address]], now: float, queue_age_s: float = 0.0
     ) -> Outputs:
         """Take datagrams of clients; the first of them has waited so long in the kernel."""
+        if queue_age_s <= self._edge.queue_age_s:
+            self._queue_since = float("inf")
+        else:
+            self._queue_since = min(self._queue_since, now)
         overloaded = (
-            queue_age_s > self._edge.queue_age_s
+            now - self._queue_since > self._edge.queue_patience_s
             or self.commit_wait_s > self._edge.commit_age_s
             or not self.is_informed(now)
         )

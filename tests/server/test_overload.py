@@ -1,0 +1,87 @@
+from __future__ import annotations
+
+import pytest
+
+from nearcast.broker.messages import decode_message
+from nearcast.server.edge import EdgeServer
+from nearcast.server.mesh_channel import MeshChannels
+from nearcast.server.node_settings import NodeSettings
+from nearcast.server.site_orders import ClientOrder, Orders, ServerOrder, TopicOrder
+from nearcast.wire.actions import Acknowledged, Home, SendDatagram
+from nearcast.wire.client_session import ClientSession
+from nearcast.wire.noise import public_key
+
+CLIENT = ("car", 1)
+
+
+class OneEdge:
+    """An edge server alone, a publisher, and a clock that the test moves."""
+
+    def __init__(self) -> None:
+        self.now = 1_700_000_000.0
+        server_key, client_key = bytes(range(32)), bytes(range(1, 33))
+        counter = iter(range(1, 1_000_000))
+
+        def random_bytes(count: int) -> bytes:
+            return next(counter).to_bytes(count, "big")
+
+        self.edge = EdgeServer(
+            NodeSettings("e1"), MeshChannels(1), lambda: self.now, server_key, random_bytes
+        )
+        orders = Orders(
+            1,
+            1,
+            "cloud",
+            (ServerOrder("e1", "e1", 7000, public_key(server_key)),),
+            (TopicOrder("t", 100, ("e1",), {"e1": 1.0}),),
+            (ClientOrder("car", public_key(client_key), "e1", {"t": "e1"}),),
+        )
+        self.edge.obey(orders, self.now)
+        home = Home(("e1", 7000), public_key(server_key))
+        self.client = ClientSession(client_key, home, random_bytes)
+        self.client.connect(self.now)
+        self.acked = 0
+        for _ in range(5):
+            self.step(0.0)
+
+    def step(self, queue_age_s: float, elapsed_s: float = 0.02) -> None:
+        self.now += elapsed_s
+        items = self.client.poll(self.now)
+        self.acked = max([self.acked, *(i.up_to for i in items if isinstance(i, Acknowledged))])
+        batch = [(item.data, CLIENT) for item in items if isinstance(item, SendDatagram)]
+        out = self.edge.on_datagrams(batch, self.now, queue_age_s)
+        tickets = [group.ticket for group in out.to_store]
+        sent = out.datagrams + self.edge.on_committed(tickets, self.now).datagrams
+        self.client.receive([one.data for one in sent], self.now)
+
+    def spooled(self) -> list[int]:
+        live = self.edge.broker.export_topic("t")
+        return [decode_message("t", record).sequence for record in live.records]
+
+
+def test_a_hiccup_turns_nobody_away() -> None:
+    one = OneEdge()
+    for age_s in (0.2, 0.2, 0.0, 0.2, 0.2):
+        one.client.publish("t", b"x", one.now)
+        one.step(age_s)
+    assert one.edge.counts["busy"] == 0
+    assert one.spooled() == [1, 2, 3, 4, 5]
+
+
+@pytest.mark.parametrize("cause", ["queue", "disk"])
+def test_a_queue_that_stands_turns_publishers_away_and_loses_nothing(cause: str) -> None:
+    one = OneEdge()
+    for _ in range(15):
+        one.client.publish("t", b"x", one.now)
+        if cause == "disk":
+            one.edge.commit_wait_s = 5.0
+        one.step(0.2 if cause == "queue" else 0.0)
+    assert one.edge.counts["busy"] > 0
+    taken = one.spooled()
+    assert len(taken) < 15
+    assert taken == list(range(1, len(taken) + 1))
+    one.edge.commit_wait_s = 0.0
+    for _ in range(100):
+        one.step(0.0)
+    assert one.spooled() == list(range(1, 16))
+    assert one.acked == 15
