@@ -32,7 +32,7 @@ $(STAMP): requirements.lock requirements-java.lock pyproject.toml
 archive: setup ## Keep Spark's classes in .venv, so that sessions start sooner (minutes, 180 MB)
 	@$(BIN)/python -m nearcast.pipeline.make_archive
 
-demo: setup ## Generate a city, plan it by every method, write a report (under two minutes)
+demo: setup ## A city, its log learned by Spark, plans, real servers, a report (two to three minutes)
 	$(BIN)/nearcast demo --out demo-output
 
 test: setup check ## Run every check and every test

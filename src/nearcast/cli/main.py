@@ -25,7 +25,7 @@ _VERBS = {
     "status": "Show what a running site is doing.",
     "client": "Publish, subscribe, report from scripts: JSON lines.",
     "bench": "Measure speed, memory and quality; prints tables, writes pictures.",
-    "demo": "Generate a city, plan it by every method, and write a report.",
+    "demo": "Learn from a city's log on Spark, plan, run the site, measure, write a report.",
 }
 
 

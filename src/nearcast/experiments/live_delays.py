@@ -230,7 +230,7 @@ def summary(points: Sequence[LivePoint]) -> list[dict[str, object]]:
             "measured, ms": point.measured_ms,
             "processing, ms": point.measured_processing_ms,
             "measured / predicted": point.ratio,
-            "within 10 %": abs(point.ratio - 1) <= TOLERANCE,
+            "within 10 %": "yes" if abs(point.ratio - 1) <= TOLERANCE else "no",
             "notifications": point.notifications,
             "missing": point.missing,
             "of RELOC's, predicted": point.predicted_ms / reloc.predicted_ms if reloc else None,
