@@ -49,13 +49,14 @@ def live(
     """
     from nearcast.domain.generators.reloc2021 import Reloc2021, generate_reloc2021
     from nearcast.experiments import live_delays
+    from nearcast.experiments.site_measure import LiveSettings
 
     prepare(out)
     scenario = generate_reloc2021(
         Reloc2021(sigma_km=sigma, spool_per_member=spool_per_member, topics=topics), seed
     )
     names = methods.split(",")
-    settings = live_delays.LiveSettings(delay_factor, rounds, rate_hz, seed=seed)
+    settings = LiveSettings(delay_factor, rounds, rate_hz, seed=seed)
     with step_progress(6 * len(names), enabled=not as_json) as begin:
         runs = kept(live_delays.run(scenario, names, settings, begin=begin))
     points = [one.point for one in runs]

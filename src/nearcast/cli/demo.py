@@ -95,7 +95,7 @@ def demo(
         write_demo_report,
     )
     from nearcast.experiments.demo_site import DemoSettings, run_demo, step_count
-    from nearcast.experiments.live_delays import LiveSettings
+    from nearcast.experiments.site_measure import LiveSettings
     from nearcast.pictures.report_folder import prepare_report_folder
     from nearcast.planning.registry import find_method
 

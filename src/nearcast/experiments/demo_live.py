@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import shutil
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -13,17 +11,16 @@ from pathlib import Path
 from typing import Protocol
 
 from nearcast.errors import NearcastError
-from nearcast.experiments.live_delays import LiveSettings
+from nearcast.experiments.site_measure import LiveSettings, measure_site_clients
 from nearcast.planning.solve import PlanOutcome
 from nearcast.planning.stopping import Stopwatch
 from nearcast.site.layout import SiteOptions
 from nearcast.site.live_site import LiveSite, run_site
-from nearcast.site.swarm import Swarm, SwarmResult, memberships
+from nearcast.site.swarm import SwarmResult
 
 __all__ = ["STEPS_OF_A_SITE", "DemoTeller", "MethodRun", "PlannedBy", "run_plan"]
 
 STEPS_OF_A_SITE = 4
-_WATCH_EVERY_S = 0.02
 
 
 class DemoTeller(Protocol):
@@ -51,8 +48,6 @@ class MethodRun:
 
     planned: PlannedBy
     result: SwarmResult
-    own_delay_ms: float
-    """How late the clients' process woke up on average: it is part of every measured delay."""
     startup_s: float
     """Until all servers were ready."""
     seconds: float
@@ -70,8 +65,11 @@ def run_plan(
     watch = Stopwatch()
     with _site(planned, folder, settings, teller) as live:
         startup_s = watch.seconds()
-        result, own_delay_ms = _measure(live, settings, planned.method, teller)
-    return MethodRun(planned, result, own_delay_ms, startup_s, watch.seconds())
+        begin = partial(_begin_step, teller, planned.method)
+        result = measure_site_clients(live, settings, begin, teller.count)
+    if not result.arrivals:
+        raise NearcastError(f"no notification arrived under the plan of {planned.method}")
+    return MethodRun(planned, result, startup_s, watch.seconds())
 
 
 @contextmanager
@@ -95,55 +93,5 @@ def _site(
         yield live
 
 
-def _measure(
-    live: LiveSite, settings: LiveSettings, method: str, teller: DemoTeller
-) -> tuple[SwarmResult, float]:
-    """Have all clients connect, subscribe and publish; return what arrived, and the own delay."""
-    teller.begin(f"{method}: connecting clients")
-    credentials = live.enrol_clients()
-    members = memberships(live.scenario)
-    subscriptions = sum(one.subscribes for one in members)
-    publications = settings.rounds * sum(one.publishes for one in members)
-    body = b"x" * settings.payload_bytes
-
-    async def act() -> tuple[SwarmResult, float]:
-        async with Swarm(credentials) as swarm:
-            await swarm.connect(partial(_count, teller, len(credentials)))
-            teller.begin(f"{method}: subscribing")
-            await swarm.subscribe(members, partial(_count, teller, subscriptions))
-            # a subscription is known to all brokers one trip through the mesh later
-            longest_ms = live.scenario.settings.cloud_ms * 2 * settings.delay_factor
-            await asyncio.sleep(0.5 + 2 * longest_ms / 1e3)
-            teller.begin(f"{method}: publishing")
-            lateness_ms: list[float] = []
-            watching = asyncio.ensure_future(_watch_lateness(lateness_ms))
-            result = await swarm.publish(
-                members,
-                rounds=settings.rounds,
-                rate_hz=settings.rate_hz,
-                payload=lambda one, at: body,
-                settle_s=10.0 + 4 * longest_ms / 1e3,
-                seed=settings.seed,
-                on_count=partial(_count, teller, publications),
-            )
-            watching.cancel()
-            return result, sum(lateness_ms) / max(1, len(lateness_ms))
-
-    import uvloop
-
-    result, own_delay_ms = uvloop.run(act())
-    if not result.arrivals:
-        raise NearcastError(f"no notification arrived under the plan of {method}")
-    return result, own_delay_ms
-
-
-async def _watch_lateness(lateness_ms: list[float]) -> None:
-    """Note how late this process wakes up: on a busy machine that is longer than a network."""
-    while True:
-        due_s = time.monotonic() + _WATCH_EVERY_S
-        await asyncio.sleep(_WATCH_EVERY_S)
-        lateness_ms.append(1e3 * (time.monotonic() - due_s))
-
-
-def _count(teller: DemoTeller, total: int, done: int) -> None:
-    teller.count(done, total)
+def _begin_step(teller: DemoTeller, method: str, step: str) -> None:
+    teller.begin(f"{method}: {step}")

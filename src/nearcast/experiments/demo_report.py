@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -14,8 +13,9 @@ import pyarrow.parquet as pa_parquet
 from nearcast.domain.plan import Model
 from nearcast.experiments.demo_live import MethodRun
 from nearcast.experiments.demo_site import Demo, DemoSettings
+from nearcast.experiments.site_measure import to_table
 from nearcast.pictures.report import Cell, Section, Table
-from nearcast.pictures.site_delays import STAGES, SiteDelays, measure_site, predict_site
+from nearcast.pictures.site_delays import SiteDelays, measure_site, predict_site
 from nearcast.pictures.site_report import SiteRun, write_site_report
 
 __all__ = ["demo_json", "disturbed", "next_commands", "write_demo_report"]
@@ -26,7 +26,7 @@ _MUCH = 0.05
 
 def write_demo_report(demo: Demo, settings: DemoSettings, folder: Path) -> tuple[Path, pa.Table]:
     """Write report.html and notifications.parquet; return the page and the notifications."""
-    notifications = _notifications(demo.runs)
+    notifications = to_table((run.method, run.result.arrivals) for run in demo.runs)
     pa_parquet.write_table(notifications, folder / "notifications.parquet")
     page = write_site_report(
         folder,
@@ -119,25 +119,10 @@ def _method_json(run: MethodRun, site: SiteDelays, model: SiteDelays) -> dict[st
         "acknowledged": result.acknowledged,
         "notifications": len(result.arrivals),
         "missing": result.expected - len(result.arrivals),
-        "own_delay_ms": run.own_delay_ms,
+        "own_delay_ms": run.result.own_delay_ms,
         "startup_seconds": run.startup_s,
         "seconds": run.seconds,
     }
-
-
-def _notifications(runs: Sequence[MethodRun]) -> pa.Table:
-    rows = [
-        (run.method, one.client, one.notification) for run in runs for one in run.result.arrivals
-    ]
-    columns: dict[str, list[Any]] = {
-        "method": [method for method, _, _ in rows],
-        "topic": [told.topic for _, _, told in rows],
-        "publisher": [told.publisher for _, _, told in rows],
-        "client": [client for _, client, _ in rows],
-    }
-    for column in (*STAGES.values(), "total_ms"):
-        columns[column] = [getattr(told, column) for _, _, told in rows]
-    return pa.table(columns)
 
 
 def _learned_sections(demo: Demo) -> list[Section]:
@@ -157,7 +142,7 @@ def _learned_sections(demo: Demo) -> list[Section]:
             "method": run.method,
             "servers ready [s]": round(run.startup_s, 1),
             "in all [s]": round(run.seconds, 1),
-            "own delay [ms]": run.own_delay_ms,
+            "own delay [ms]": run.result.own_delay_ms,
             "published": run.result.published,
             "acknowledged": run.result.acknowledged,
             "expected": run.result.expected,

@@ -22,7 +22,7 @@ from nearcast.experiments.demo_live import (
     run_plan,
 )
 from nearcast.experiments.demo_log import LogFacts, compare_with_truth, write_log, write_sites
-from nearcast.experiments.live_delays import LiveSettings
+from nearcast.experiments.site_measure import LiveSettings
 from nearcast.pipeline.manifest import StageRecord
 from nearcast.pipeline.progress import TaskProgress, watch_tasks
 from nearcast.pipeline.run import RunResult, RunSettings, prepare_run_folder, run_pipeline

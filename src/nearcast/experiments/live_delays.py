@@ -8,55 +8,33 @@ factor x Y plus the measured processing time.
 
 from __future__ import annotations
 
-import asyncio
 import tempfile
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from nearcast.domain.plan import Model
 from nearcast.domain.plan_files import write_plan
 from nearcast.domain.scenario import Scenario
 from nearcast.domain.scenario_files import write_scenario
+from nearcast.experiments.site_measure import (
+    STAGES,
+    LiveSettings,
+    measure_site_clients,
+    to_table,
+)
 from nearcast.planning.request import PlanRequest
 from nearcast.planning.solve import PlanOutcome, make_plan
 from nearcast.site.layout import SiteOptions
-from nearcast.site.live_site import LiveSite, run_site
-from nearcast.site.swarm import Arrival, Membership, Swarm, SwarmResult, memberships
+from nearcast.site.live_site import run_site
+from nearcast.site.swarm import Arrival, SwarmResult
 
-if TYPE_CHECKING:
-    import pyarrow as pa
-
-__all__ = [
-    "LivePoint",
-    "LiveRun",
-    "LiveSettings",
-    "measure",
-    "run",
-    "summary",
-    "to_table",
-    "write_report",
-]
+__all__ = ["LivePoint", "LiveRun", "delivery_means", "run", "summary", "write_report"]
 
 METHODS = ("nearest", "reloc", "optimised")
 TOLERANCE = 0.10
-_STAGES = ("publish_leg_ms", "processing_ms", "between_ms", "notify_leg_ms", "total_ms")
-
-
-@dataclass(frozen=True, slots=True)
-class LiveSettings:
-    """How a plan is put to the test."""
-
-    delay_factor: float = 100.0
-    rounds: int = 1
-    """Publications of each publisher and topic."""
-    rate_hz: float = 30.0
-    """Publications of all together."""
-    payload_bytes: int = 120
-    seed: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,50 +103,13 @@ def run(
                 plan=folder / f"plan-{method}", delay_factor=settings.delay_factor
             )
             with run_site(folder / "scenario", folder / f"site-{method}", options) as live:
-                result = measure(live, settings, partial(_begin_step, begin, method))
+                result = measure_site_clients(live, settings, partial(_begin_step, begin, method))
             point = _point(method, scenario, outcome, result, settings)
             yield LiveRun(point, outcome, result.arrivals)
 
 
 def _begin_step(begin: Callable[[str], None], method: str, step: str) -> None:
     begin(f"{method}: {step}")
-
-
-def measure(
-    live: LiveSite, settings: LiveSettings, begin: Callable[[str], None] = lambda name: None
-) -> SwarmResult:
-    """Connect all clients of a site, have them publish, and return what arrived."""
-    begin("enrolling clients")
-    credentials = live.enrol_clients()
-    members = memberships(live.scenario)
-    body = b"x" * settings.payload_bytes
-
-    async def act() -> SwarmResult:
-        async with Swarm(credentials) as swarm:
-            begin(f"connecting {len(credentials)} clients")
-            await swarm.connect()
-            begin("subscribing")
-            await swarm.subscribe(members)
-            # a subscription is known to all brokers one trip through the mesh later
-            longest_ms = live.scenario.settings.cloud_ms * 2 * settings.delay_factor
-            await asyncio.sleep(0.5 + 2 * longest_ms / 1e3)
-            begin("publishing")
-
-            def payload(one: Membership, at: int) -> bytes:
-                return body
-
-            return await swarm.publish(
-                members,
-                rounds=settings.rounds,
-                rate_hz=settings.rate_hz,
-                payload=payload,
-                settle_s=10.0 + 4 * longest_ms / 1e3,
-                seed=settings.seed,
-            )
-
-    import uvloop
-
-    return uvloop.run(act())
 
 
 def _point(
@@ -211,7 +152,7 @@ def delivery_means(arrivals: Sequence[Arrival]) -> dict[str, float]:
         told = one.notification
         deliveries[told.topic, told.publisher, told.sequence].append(one)
     means = {}
-    for stage in _STAGES:
+    for stage in STAGES:
         sums = [
             sum(getattr(one.notification, stage) or 0.0 for one in group) / len(group)
             for group in deliveries.values()
@@ -248,7 +189,7 @@ def write_report(
 
     from nearcast.pictures.site_report import SiteRun, write_site_report
 
-    notifications = to_table(runs)
+    notifications = to_table((one.point.method, one.arrivals) for one in runs)
     pq.write_table(notifications, folder / "notifications.parquet")
     return write_site_report(
         folder,
@@ -261,20 +202,3 @@ def write_report(
         notifications,
         factor=settings.delay_factor,
     )
-
-
-def to_table(runs: Sequence[LiveRun]) -> pa.Table:
-    """Return all notifications, one row each, with the method that planned for them."""
-    import pyarrow as pa
-
-    rows = [(one.point.method, arrival) for one in runs for arrival in one.arrivals]
-    columns: dict[str, list[object]] = {
-        "method": [method for method, _ in rows],
-        "topic": [arrival.notification.topic for _, arrival in rows],
-        "publisher": [arrival.notification.publisher for _, arrival in rows],
-        "sequence": [arrival.notification.sequence for _, arrival in rows],
-        "client": [arrival.client for _, arrival in rows],
-    }
-    for stage in _STAGES:
-        columns[stage] = [getattr(arrival.notification, stage) for _, arrival in rows]
-    return pa.table(columns)

@@ -55,6 +55,8 @@ class SwarmResult:
     acknowledged: int = 0
     expected: int = 0
     """Notifications that must have arrived."""
+    own_delay_ms: float = 0.0
+    """How late the clients' process woke up on average: it is part of every measured delay."""
 
 
 def memberships(scenario: Scenario) -> list[Membership]:

@@ -1,0 +1,114 @@
+"""All clients of a running site at work: they connect, subscribe and publish; all is timed."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+from nearcast.site.live_site import LiveSite
+from nearcast.site.swarm import Arrival, Swarm, SwarmResult, memberships
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["STAGES", "LiveSettings", "measure_site_clients", "to_table"]
+
+STAGES = ("publish_leg_ms", "processing_ms", "between_ms", "notify_leg_ms", "total_ms")
+_WATCH_EVERY_S = 0.02
+
+
+@dataclass(frozen=True, slots=True)
+class LiveSettings:
+    """How a plan is put to the test."""
+
+    delay_factor: float = 100.0
+    rounds: int = 1
+    """Publications of each publisher and topic."""
+    rate_hz: float = 30.0
+    """Publications of all together."""
+    payload_bytes: int = 120
+    seed: int = 1
+
+
+def measure_site_clients(
+    live: LiveSite,
+    settings: LiveSettings,
+    begin: Callable[[str], None] = lambda step: None,
+    count: Callable[[int, int], None] = lambda done, total: None,
+) -> SwarmResult:
+    """Have all clients of a site take part; return what arrived.
+
+    Parameters
+    ----------
+    begin
+        Called at the start of each step.
+    count
+        Called with how much of a step is done, and of how much.
+    """
+    begin("connecting clients")
+    credentials = live.enrol_clients()
+    members = memberships(live.scenario)
+    subscriptions = sum(one.subscribes for one in members)
+    publications = settings.rounds * sum(one.publishes for one in members)
+    body = b"x" * settings.payload_bytes
+
+    async def act() -> SwarmResult:
+        async with Swarm(credentials) as swarm:
+            await swarm.connect(partial(_count, count, len(credentials)))
+            begin("subscribing")
+            await swarm.subscribe(members, partial(_count, count, subscriptions))
+            # a subscription is known to all brokers one trip through the mesh later
+            longest_ms = live.scenario.settings.cloud_ms * 2 * settings.delay_factor
+            await asyncio.sleep(0.5 + 2 * longest_ms / 1e3)
+            begin("publishing")
+            lateness_ms: list[float] = []
+            watching = asyncio.ensure_future(_watch_lateness(lateness_ms))
+            result = await swarm.publish(
+                members,
+                rounds=settings.rounds,
+                rate_hz=settings.rate_hz,
+                payload=lambda one, at: body,
+                settle_s=10.0 + 4 * longest_ms / 1e3,
+                seed=settings.seed,
+                on_count=partial(_count, count, publications),
+            )
+            watching.cancel()
+            own_delay_ms = sum(lateness_ms) / max(1, len(lateness_ms))
+            return replace(result, own_delay_ms=own_delay_ms)
+
+    import uvloop
+
+    return uvloop.run(act())
+
+
+def to_table(runs: Iterable[tuple[str, Sequence[Arrival]]]) -> pa.Table:
+    """Return all notifications, one row each, with the method that planned for them."""
+    import pyarrow as pa
+
+    rows = [(method, arrival) for method, arrivals in runs for arrival in arrivals]
+    columns: dict[str, list[object]] = {
+        "method": [method for method, _ in rows],
+        "topic": [arrival.notification.topic for _, arrival in rows],
+        "publisher": [arrival.notification.publisher for _, arrival in rows],
+        "sequence": [arrival.notification.sequence for _, arrival in rows],
+        "client": [arrival.client for _, arrival in rows],
+    }
+    for stage in STAGES:
+        columns[stage] = [getattr(arrival.notification, stage) for _, arrival in rows]
+    return pa.table(columns)
+
+
+async def _watch_lateness(lateness_ms: list[float]) -> None:
+    """Note how late this process wakes up: on a busy machine that is longer than a network."""
+    while True:
+        due_s = time.monotonic() + _WATCH_EVERY_S
+        await asyncio.sleep(_WATCH_EVERY_S)
+        lateness_ms.append(1e3 * (time.monotonic() - due_s))
+
+
+def _count(count: Callable[[int, int], None], total: int, done: int) -> None:
+    count(done, total)
