@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from nearcast.runtime.clock import SteadyClock
+from nearcast.links.steady_clock import SteadyClock
 from nearcast.runtime.logs import JsonLines, start_logging
 
 
@@ -102,8 +102,8 @@ def test_the_clock_does_not_run_backwards_when_the_wall_clock_does(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     wall, steady = [1_000.0], [5.0]
-    monkeypatch.setattr("nearcast.runtime.clock.time.time", lambda: wall[0])
-    monkeypatch.setattr("nearcast.runtime.clock.time.monotonic", lambda: steady[0])
+    monkeypatch.setattr("nearcast.links.steady_clock.time.time", lambda: wall[0])
+    monkeypatch.setattr("nearcast.links.steady_clock.time.monotonic", lambda: steady[0])
     clock = SteadyClock()
     assert clock() == 1_000.0
     wall[0], steady[0] = 10.0, 6.5

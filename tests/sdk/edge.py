@@ -15,8 +15,8 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import TypeVar
 
+from nearcast.links.steady_clock import steady_now
 from nearcast.sdk.credentials import Credentials, new_private_key
-from nearcast.sdk.steady_clock import steady_now
 from nearcast.wire.actions import Deliver, Home, ServerEvent, SessionClosed
 from nearcast.wire.messages import CloseReason, Notify, Publish, Report, Subscribe, Unsubscribe
 from nearcast.wire.noise import public_key

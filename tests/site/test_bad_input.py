@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from nearcast.links.steady_clock import steady_now
 from nearcast.sdk import Credentials, Home, SyncClient, new_private_key
-from nearcast.sdk.steady_clock import steady_now
 from nearcast.site.live_site import LiveSite, run_site
 from nearcast.wire.actions import SendDatagram
 from nearcast.wire.client_session import ClientSession

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, TextIO
 
-from nearcast.runtime.clock import SteadyClock
+from nearcast.links.steady_clock import SteadyClock
 
 __all__ = ["JsonLines", "start_logging"]
 

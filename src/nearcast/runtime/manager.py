@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from nearcast.broker.registry import make_processor
 from nearcast.errors import OutputError
 from nearcast.links.mesh import MeshLink
-from nearcast.runtime.clock import SteadyClock
+from nearcast.links.steady_clock import SteadyClock
 from nearcast.runtime.config import ManagerConfig
 from nearcast.runtime.daemon_thread import in_daemon_thread
 from nearcast.runtime.http_endpoint import HttpEndpoint

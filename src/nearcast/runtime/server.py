@@ -17,8 +17,8 @@ from nearcast.broker.requests import ProcessResult
 from nearcast.errors import ConfigError, OutputError, SpoolLostError
 from nearcast.links.emulated_mesh import EmulatedMesh
 from nearcast.links.mesh import MeshLink
+from nearcast.links.steady_clock import SteadyClock
 from nearcast.links.udp import UdpSocket
-from nearcast.runtime.clock import SteadyClock
 from nearcast.runtime.config import ServerConfig
 from nearcast.runtime.config_files import read_key_file
 from nearcast.runtime.event_log import EventLog

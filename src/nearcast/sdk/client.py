@@ -20,6 +20,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self, TypeVar
 
+from nearcast.links.steady_clock import steady_now
 from nearcast.sdk.credentials import Credentials, load_credentials
 from nearcast.sdk.driver import ClientDriver, Event, Payload, encode_payload
 from nearcast.sdk.failures import ClientError, NotAcknowledgedError, NotConnectedError
@@ -27,7 +28,6 @@ from nearcast.sdk.mailbox import Mailbox
 from nearcast.sdk.notification import Notification
 from nearcast.sdk.outcome import Outcome, Receipt
 from nearcast.sdk.pump import Pump
-from nearcast.sdk.steady_clock import steady_now
 from nearcast.wire.actions import Home
 from nearcast.wire.messages import Report
 

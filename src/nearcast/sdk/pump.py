@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
+from nearcast.links.steady_clock import steady_now
 from nearcast.sdk.driver import ClientDriver
-from nearcast.sdk.steady_clock import steady_now
 from nearcast.sdk.udp_port import UdpPort
 
 __all__ = ["Pump"]

@@ -12,6 +12,7 @@ from nearcast.server.site_orders import Orders
 
 __all__ = [
     "Advance",
+    "AllTold",
     "Copies",
     "CopyNack",
     "Forward",
@@ -152,6 +153,10 @@ class Unsubscribed(_Base, frozen=True):
     clients: tuple[str, ...]
 
 
+class AllTold(_Base, frozen=True):
+    """Ends what a server tells another that began anew: now that one knows all subscribers here."""
+
+
 class Moved(_Base, frozen=True):
     """A home to brokers: where subscribers are now."""
 
@@ -205,6 +210,7 @@ MeshMessage = (
     | Notices
     | Undelivered
     | Subscribers
+    | AllTold
     | Unsubscribed
     | Moved
     | Manages

@@ -15,6 +15,7 @@ from nearcast.server.broker_desk import BrokerDesk
 from nearcast.server.mesh_channel import MeshChannels
 from nearcast.server.mesh_messages import (
     Advance,
+    AllTold,
     Copies,
     CopyNack,
     Forward,
@@ -33,7 +34,7 @@ from nearcast.server.node_settings import NodeSettings
 from nearcast.server.outputs import Outputs
 from nearcast.server.site_orders import Orders
 from nearcast.server.stream_targets import StreamTargets
-from nearcast.server.subscriber_news import ALL_TOLD, News
+from nearcast.server.subscriber_news import News
 from nearcast.spool.changes import LiveTopic
 
 __all__ = ["Node"]
@@ -154,7 +155,7 @@ class Node(BrokerDesk):
                 self._send(server, Manages(topic))
             for _, message in self._subscribers_here(server):
                 self._send(server, message)
-            self._send(server, ALL_TOLD)
+            self._send(server, AllTold())
 
     def _subscribers_here(self, server: str) -> Iterable[News]:
         return ()
@@ -187,7 +188,7 @@ class Node(BrokerDesk):
                 if not (0 <= epoch < _LARGEST and 0 <= through < _LARGEST):
                     raise WireError("Advance: a number is out of range")
                 self._do(self.broker.advance(topic, publisher, epoch, through, now))
-            case Subscribers("", _, True):
+            case AllTold():
                 self._uninformed.pop(server, None)
             case Subscribers():
                 self.subscribers.on_subscribers(server, message)

@@ -11,13 +11,10 @@ from collections.abc import Callable, Iterable
 from nearcast.server.home_clients import HomeClients
 from nearcast.server.mesh_messages import Moved, Subscribers, Unsubscribed
 
-__all__ = ["ALL_TOLD", "News", "SubscriberNews"]
+__all__ = ["News", "SubscriberNews"]
 
 News = tuple[str, Subscribers | Unsubscribed | Moved]
 """A server and what to tell it."""
-
-ALL_TOLD = Subscribers("", (), complete=True)
-"""Ends what a server tells another that began anew: now it knows all subscribers here."""
 
 
 class SubscriberNews:

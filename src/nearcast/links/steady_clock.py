@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-__all__ = ["SteadyClock"]
+__all__ = ["SteadyClock", "steady_now"]
 
 
 class SteadyClock:
@@ -25,3 +25,7 @@ def _offset_reading() -> tuple[float, float]:
     wall = time.time()
     after = time.monotonic()
     return after - before, wall - (before + after) / 2
+
+
+steady_now = SteadyClock()
+"""The clock of all clients of a process."""
