@@ -56,7 +56,8 @@ class Moody:
             if order == "eat":
                 self.food = [bytes(50_000_000) for _ in range(1000)]
             if order == "garble":
-                for descriptor in range(3, 30):
+                # a process that has run for long hands down a socket with a high number
+                for descriptor in range(3, 4096):
                     try:
                         os.write(descriptor, b"\\x05\\x00\\x00\\x00hello")
                     except OSError:
