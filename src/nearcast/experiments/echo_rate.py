@@ -38,6 +38,8 @@ _CLIENTS = 50
 _TOPICS = 20
 _PAYLOAD_BYTES = 200
 _DRAIN_S = 3.0
+_WARM_UP_S = 1.0
+"""At the same rate, before the measurement; not counted."""
 _TICK_S = 0.001
 
 
@@ -150,6 +152,10 @@ async def _round_trips(credentials: Sequence[Credentials], rate_hz: int, seconds
             at = number % len(clients)
             clients[at].publish_now(topics[at], payload)
 
+        warm_up = max(1, round(rate_hz * _WARM_UP_S))
+        await _paced(warm_up, rate_hz, send)
+        await _until(lambda: len(found_ms) >= warm_up, _DRAIN_S)
+        found_ms.clear()
         took_s = await _paced(total, rate_hz, send)
         await _until(lambda: len(found_ms) >= total, _DRAIN_S)
         left = sum(client.unacknowledged for client in clients)
