@@ -158,6 +158,8 @@ async def _round_trips(credentials: Sequence[Credentials], rate_hz: int, seconds
         found_ms.clear()
         took_s = await _paced(total, rate_hz, send)
         await _until(lambda: len(found_ms) >= total, _DRAIN_S)
+        # acknowledgements follow the sync, which notifications do not wait for
+        await _until(lambda: not any(client.unacknowledged for client in clients), _DRAIN_S)
         left = sum(client.unacknowledged for client in clients)
         return _Load(total, took_s, found_ms, total - left)
     finally:
