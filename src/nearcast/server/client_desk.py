@@ -41,7 +41,15 @@ class EdgeSettings:
 
 
 class ClientDesk(Node):
-    """A node with clients of its own; see `EdgeServer` for the parameters."""
+    """A node with clients of its own.
+
+    Parameters
+    ----------
+    static_key
+        Its X25519 private key.
+    random_bytes
+        Source of keys and session indices.
+    """
 
     def __init__(
         self,
@@ -65,6 +73,11 @@ class ClientDesk(Node):
         self._departures = Departures(self._edge.grace_s)
         self._redirected: dict[str, None] = {}
         """Clients that were told to go elsewhere and are still here."""
+        self._next_prune = float("-inf")
+        self._queue_since = float("inf")
+        """Since when datagrams have waited too long."""
+        self.commit_wait_s = 0.0
+        """How long the oldest group waits to be written; the shell sets it."""
 
     def _on_events(
         self, events: Sequence[ServerEvent], now: float, *, overloaded: bool = False

@@ -6,12 +6,11 @@ the publications by topic, and all that comes of it for one client or server is 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 from nearcast.broker.messages import Message
 from nearcast.errors import WireError
-from nearcast.server.client_desk import ClientDesk, EdgeSettings
-from nearcast.server.mesh_channel import MeshChannels
+from nearcast.server.client_desk import ClientDesk
 from nearcast.server.mesh_messages import (
     ForwardAck,
     ForwardBusy,
@@ -20,48 +19,20 @@ from nearcast.server.mesh_messages import (
     Notice,
     Undelivered,
 )
-from nearcast.server.node_settings import NodeSettings
 from nearcast.server.notices import microseconds, notification_rows, notify_of, stage_delays
 from nearcast.server.outputs import Outputs
 from nearcast.server.site_orders import Orders
 from nearcast.server.subscriber_news import News
-from nearcast.spool.changes import LiveTopic
 from nearcast.wire.actions import Home
 from nearcast.wire.codec import Refused, decode, encode
 from nearcast.wire.messages import CloseReason, Notify, Publish
-from nearcast.wire.settings import Address, RandomBytes, WireSettings
+from nearcast.wire.settings import Address
 
 __all__ = ["EdgeServer"]
 
 
 class EdgeServer(ClientDesk):
-    """A server with clients.
-
-    Parameters
-    ----------
-    static_key
-        Its X25519 private key.
-    random_bytes
-        Source of keys and session indices.
-    """
-
-    def __init__(
-        self,
-        settings: NodeSettings,
-        channels: MeshChannels,
-        clock: Callable[[], float],
-        static_key: bytes,
-        random_bytes: RandomBytes,
-        recovered: Mapping[str, LiveTopic] | None = None,
-        wire: WireSettings | None = None,
-        edge: EdgeSettings | None = None,
-    ) -> None:
-        super().__init__(settings, channels, clock, static_key, random_bytes, recovered, wire, edge)
-        self._next_prune = float("-inf")
-        self._queue_since = float("inf")
-        """Since when datagrams have waited too long."""
-        self.commit_wait_s = 0.0
-        """How long the oldest group waits to be written; the shell sets it."""
+    """A server with clients; `ClientDesk` explains what it is made with."""
 
     # Events
 
