@@ -11,6 +11,7 @@
     ├── SpoolError                   the durable spool cannot be used; nothing was acknowledged
     │   ├── SpoolFullError           no room on the disk; the same commit may be tried again
     │   └── SpoolLostError           a write or sync failed; only a restart may go on
+    ├── RestartNeededError           a part of a server is lost; only a new start of it helps
     ├── ProcessorError               a message processor is unknown or cannot be loaded
     │   └── ProcessorTimeoutError    it took too long and was ended
     ├── WireError (ValueError)       a message cannot be sent
@@ -29,6 +30,7 @@ __all__ = [
     "PlanningError",
     "ProcessorError",
     "ProcessorTimeoutError",
+    "RestartNeededError",
     "ScenarioError",
     "SolverError",
     "SpoolError",
@@ -107,6 +109,10 @@ class SpoolFullError(SpoolError):
 
 class SpoolLostError(SpoolError):
     """A write or sync failed: what the file holds is unknown until a restart recovers it."""
+
+
+class RestartNeededError(NearcastError):
+    """A server had to end; whoever watches it should start it again."""
 
 
 class ProcessorError(NearcastError):

@@ -17,11 +17,19 @@ from nearcast.domain.scenario_files import read_scenario
 from nearcast.errors import NearcastError
 from nearcast.runtime.event_log_tables import read_notifications, read_publications
 from nearcast.runtime.metrics import STAGES
-from nearcast.sdk import Notification, SyncClient
+from nearcast.sdk import NotConnectedError, Notification, SyncClient
 from nearcast.site.layout import lay_out_site
 from nearcast.site.live_site import LiveSite, ask, run_site
 from nearcast.site.processes import SiteProcesses
-from small_site.making import health, is_running, metrics_of, quick, until, write_small_scenario
+from small_site.making import (
+    health,
+    is_running,
+    metrics_of,
+    output_of,
+    quick,
+    until,
+    write_small_scenario,
+)
 
 pytestmark = pytest.mark.slow
 
@@ -46,7 +54,14 @@ def live(scenario: Path) -> Iterator[LiveSite]:
 
 
 def _open(live: LiveSite, name: str) -> SyncClient:
-    return SyncClient.connect(live.site.credentials_file(name), timeout_s=60)
+    try:
+        return SyncClient.connect(live.site.credentials_file(name), timeout_s=60)
+    except NotConnectedError as error:
+        home = "e1" if NAMES.index(name) % 2 == 0 else "e2"
+        os.kill(live.processes.pid(home), signal.SIGUSR1)
+        until(lambda: "Current thread" in output_of(live, home), "it says where it is", 5)
+        error.add_note(f"{home}: {health(live, home)}\n{output_of(live, home)[-6000:]}")
+        raise
 
 
 def _next(client: SyncClient) -> Notification:
@@ -182,9 +197,10 @@ def test_health_is_503_until_there_are_orders(scenario: Path) -> None:
 
 
 def test_a_server_that_dies_by_itself_is_started_again(live: LiveSite) -> None:
-    pid = live.processes.pid("cloud")
+    live.processes.watch()  # starts what an earlier test may have left dead
+    pid, restarted = live.processes.pid("cloud"), live.processes.restarted
     os.kill(pid, signal.SIGKILL)
     until(lambda: not is_running(pid), "the cloud server is gone")
-    until(lambda: live.processes.watch() == [] and live.processes.restarted == 1, "it is restarted")
-    assert live.processes.pid("cloud") != pid
+    until(lambda: live.processes.watch() == [] and live.processes.pid("cloud") != pid, "restarted")
+    assert live.processes.restarted == restarted + 1
     until(lambda: health(live, "cloud") == "ok", "it is back")

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from nearcast.errors import NearcastError, SpoolLostError
-from nearcast.links.memory_mesh import MemoryHub
+from nearcast.errors import NearcastError, RestartNeededError, SpoolLostError
+from nearcast.links.memory_mesh import MemoryHub, MemoryMesh
 from nearcast.runtime.config import MeshConfig, ServerConfig
 from nearcast.runtime.logs import start_logging
 from nearcast.runtime.server import LiveServer, run_server
@@ -93,5 +93,13 @@ def test_a_server_whose_spool_is_lost_ends_with_the_reason(
         server._on_lost(SpoolLostError("the sync failed"))
 
     monkeypatch.setattr(LiveServer, "start", start_and_lose)
-    with pytest.raises(SpoolLostError, match="server 'cloud' ends: the sync failed"):
+    with pytest.raises(RestartNeededError, match="server 'cloud' ends: the sync failed"):
+        asyncio.run(run_server(_cloud(tmp_path), MemoryHub().link("cloud"), asyncio.Event()))
+
+
+def test_a_server_whose_mesh_is_stuck_ends_so_that_it_is_started_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(MemoryMesh, "stuck_s", lambda _: 25.0)
+    with pytest.raises(RestartNeededError, match="the mesh has not taken a message for 25 s"):
         asyncio.run(run_server(_cloud(tmp_path), MemoryHub().link("cloud"), asyncio.Event()))

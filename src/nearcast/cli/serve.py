@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from pathlib import Path
 
 import click
@@ -31,9 +33,15 @@ def serve() -> None:
 
 
 def _run(config_file: Path, role: str) -> None:
+    from nearcast.errors import RestartNeededError
     from nearcast.runtime.serve import serve as run
 
-    run(config_file, role)
+    try:
+        run(config_file, role)
+    except RestartNeededError as error:
+        click.echo(f"error: {error}", err=True)
+        sys.stderr.flush()
+        os._exit(1)  # a thread that is stuck must not hold up the new start
 
 
 @serve.command()

@@ -37,6 +37,10 @@ class EmulatedMesh:
         if self._line is not None:
             self._line.push((to_server, data), self._delays_s.get(to_server, 0.0))
 
+    def stuck_s(self) -> float:
+        """Return what the link below says."""
+        return self._link.stuck_s()
+
     async def close(self) -> None:
         """Close the link below; what still waits is lost."""
         if self._line is not None:

@@ -67,6 +67,10 @@ class MemoryMesh:
         if self._on_message is not None:
             self._hub.carry(self._server_id, to_server, data)
 
+    def stuck_s(self) -> float:
+        """Return 0: the hub never waits."""
+        return 0.0
+
     async def close(self) -> None:
         """Leave the hub."""
         if self._on_message is not None:

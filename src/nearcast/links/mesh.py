@@ -28,6 +28,10 @@ class MeshLink(Protocol):
         """Try to deliver bytes; never waits, never raises, and does not say what became of them."""
         ...
 
+    def stuck_s(self) -> float:
+        """Return for how long a message has been under way to the library below: 0 if none is."""
+        ...
+
     async def close(self) -> None:
         """Stop; may be called twice, and without a start."""
         ...

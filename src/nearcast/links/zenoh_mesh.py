@@ -3,6 +3,9 @@
 Two servers reach each other when at least one of them connects to the other; nothing is routed
 through a third. Zenoh counts as lossy here: it drops rather than waits, and after a restart what
 was under way is gone. The channels above repeat it.
+
+Releases of Zenoh are known whose `put` never returns after peers came and went, so threads call it
+and not the event loop: clients are served on, and `stuck_s` tells that the server should start anew.
 """
 
 from __future__ import annotations
@@ -14,8 +17,8 @@ import os
 import re
 from collections import deque
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -23,15 +26,18 @@ from urllib.parse import quote
 import zenoh
 
 from nearcast.errors import ConfigError
+from nearcast.links.daemon_thread import in_daemon_thread
 from nearcast.links.mesh import OnMeshMessage
+from nearcast.links.send_lane import SendLane
 
 __all__ = ["MeshTls", "ZenohMesh"]
 
 _LARGE_BYTES = 32 << 10
 _LARGEST_BYTES = 64 << 20
-# one runtime instead of five: a server's peers need two threads, not six
+_CLOSE_S = 2.0
+# one runtime instead of five: any of its threads can run the task that the others wait for
 _RUNTIME = (
-    "(app: (worker_threads: 2, max_blocking_threads: 2), acc: (handover: app), "
+    "(app: (worker_threads: 4, max_blocking_threads: 50), acc: (handover: app), "
     "tx: (handover: app), rx: (handover: app), net: (handover: app))"
 )
 
@@ -71,7 +77,8 @@ class ZenohMesh:
         self._publishers: dict[tuple[str, bool], zenoh.Publisher] = {}
         self._arrived: deque[tuple[str, bytes]] = deque()
         self._is_woken = False
-        self._large: ThreadPoolExecutor | None = None
+        self._lanes: dict[bool, SendLane] = {}
+        """For small and, as their parts may have to wait for room, for large messages."""
         self.failed_sends = 0
         """Messages that Zenoh refused; those that it drops later are not known."""
 
@@ -103,27 +110,36 @@ class ZenohMesh:
             raise ConfigError(
                 f"cannot listen at {self._listen} for other servers: {_reason(error)}"
             ) from None
-        self._large = ThreadPoolExecutor(1, thread_name_prefix="mesh-large")
+        self._lanes = {
+            False: SendLane("mesh-send", partial(self._put, is_large=False)),
+            True: SendLane("mesh-send-large", partial(self._put, is_large=True)),
+        }
         self._session.declare_subscriber(
             _key(self._server_id), zenoh.handlers.Callback(arrive, indirect=False)
         )
 
     def send(self, to_server: str, data: bytes) -> None:
         """Send bytes, or drop them when the way is congested."""
-        if self._session is None or self._large is None:
-            return
-        if len(data) < _LARGE_BYTES:
-            self._put(to_server, data, is_large=False)
-        else:  # its parts may have to wait for room: not in the loop
-            self._large.submit(self._put, to_server, data, is_large=True)
+        if self._lanes:
+            self._lanes[len(data) >= _LARGE_BYTES].send(to_server, data)
+
+    def stuck_s(self) -> float:
+        """Return for how long Zenoh has not returned from a message."""
+        return max((lane.stuck_s() for lane in self._lanes.values()), default=0.0)
 
     async def close(self) -> None:
-        """Leave the mesh."""
-        session, self._session = self._session, None
-        if self._large is not None:
-            self._large.shutdown(wait=False, cancel_futures=True)
-        if session is not None:
-            await asyncio.to_thread(session.close)
+        """Leave the mesh, with what waits sent if that does not take long."""
+        lanes, self._lanes = list(self._lanes.values()), {}
+
+        def leave() -> None:
+            ended = [lane.close(_CLOSE_S) for lane in lanes]
+            session, self._session = self._session, None
+            if all(ended) and session is not None:
+                session.close()
+
+        with contextlib.suppress(TimeoutError):  # a session that is stuck ends with the process
+            async with asyncio.timeout((len(lanes) + 1) * _CLOSE_S):
+                await in_daemon_thread(leave)
 
     def _put(self, to_server: str, data: bytes, *, is_large: bool) -> None:
         try:

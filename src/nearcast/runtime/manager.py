@@ -12,14 +12,15 @@ from typing import Any, TypeVar
 
 from nearcast.broker.registry import make_processor
 from nearcast.errors import OutputError
+from nearcast.links.daemon_thread import in_daemon_thread
 from nearcast.links.mesh import MeshLink
 from nearcast.links.steady_clock import SteadyClock
 from nearcast.runtime.config import ManagerConfig
-from nearcast.runtime.daemon_thread import in_daemon_thread
 from nearcast.runtime.http_endpoint import HttpEndpoint
 from nearcast.runtime.manager_http import answer_operator, manager_metrics, read_token
 from nearcast.runtime.manager_site import open_site, plan_version, read_another_plan
 from nearcast.runtime.manager_store import ManagerStore
+from nearcast.runtime.mesh_watch import first_of, watch_mesh
 from nearcast.server.manager import Manager
 from nearcast.server.manager_state import (
     EnrolledClient,
@@ -64,6 +65,8 @@ async def run_manager(
     ------
     NearcastError
         When it cannot start.
+    RestartNeededError
+        When the mesh is lost: a new start may help.
     """
     token = read_token(config.token_file)
     make_processor(config.site.processor, config.site.options)  # complains here, not in servers
@@ -82,7 +85,7 @@ async def run_manager(
                 await manager.start(token)
                 if on_ready is not None:
                     on_ready(manager)
-                await stopping
+                await first_of(stop.wait(), watch_mesh(mesh))
             finally:
                 await manager.stop()
         finally:

@@ -18,9 +18,9 @@ from nearcast.domain.plan_files import read_plan, report_to_json
 from nearcast.domain.scenario import Scenario
 from nearcast.domain.scenario_files import read_scenario
 from nearcast.errors import ConfigError, PlanError
+from nearcast.links.daemon_thread import in_daemon_thread
 from nearcast.planning.request import PlanRequest, Progress
 from nearcast.runtime.config import ManagerConfig, SiteConfig
-from nearcast.runtime.daemon_thread import in_daemon_thread
 from nearcast.runtime.manager_store import ManagerStore
 from nearcast.server.manager_state import ManagerState, PlanVersion, SiteServer, with_site
 from nearcast.server.orders_from_plan import SitePlan, check_servers, name_plan, names_of

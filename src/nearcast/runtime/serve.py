@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import faulthandler
 import signal
 from pathlib import Path
 
@@ -35,6 +37,8 @@ def serve(config_file: Path, role: str | None = None, parent_fd: int | None = No
     if role is not None and config.role != role:
         raise ConfigError(f"{config_file}: role: is {config.role!r}, not {role!r}")
     start_logging(config.id)
+    with contextlib.suppress(ValueError):  # standard error is no file
+        faulthandler.register(signal.SIGUSR1, all_threads=True)
 
     async def run() -> None:
         stop = asyncio.Event()

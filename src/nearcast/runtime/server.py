@@ -14,7 +14,7 @@ import msgspec
 
 from nearcast.broker.guard import GuardSettings
 from nearcast.broker.requests import ProcessResult
-from nearcast.errors import ConfigError, OutputError, SpoolLostError
+from nearcast.errors import ConfigError, OutputError, RestartNeededError
 from nearcast.links.emulated_mesh import EmulatedMesh
 from nearcast.links.mesh import MeshLink
 from nearcast.links.steady_clock import SteadyClock
@@ -23,6 +23,7 @@ from nearcast.runtime.config import ServerConfig
 from nearcast.runtime.config_files import read_key_file
 from nearcast.runtime.event_log import EventLog
 from nearcast.runtime.http_endpoint import HttpEndpoint
+from nearcast.runtime.mesh_watch import first_of, watch_mesh
 from nearcast.runtime.metrics import Gauges, ServerMetrics
 from nearcast.runtime.processor_host import ProcessorHost
 from nearcast.runtime.spool_writer import SpoolWriter
@@ -59,7 +60,7 @@ class LiveServer:
         self.clock = SteadyClock()
         self.metrics = ServerMetrics(config.id)
         self.lost: Exception | None = None
-        """Why the server must end, when its spool is lost."""
+        """Why the server must end, when its spool or mesh is lost."""
         self.ended = asyncio.Event()
         self._opened = AsyncExitStack()
         """All that must be closed, the last one first."""
@@ -335,8 +336,8 @@ async def run_server(config: ServerConfig, mesh: MeshLink, stop: asyncio.Event) 
     ------
     NearcastError
         When it cannot start.
-    SpoolLostError
-        When its spool is lost: a new start may recover it.
+    RestartNeededError
+        When its spool or mesh is lost: a new start may recover it.
     """
     key = read_key_file(config.clients.key_file) if config.clients is not None else None
     if (key is None) == (config.role == "edge"):
@@ -348,11 +349,10 @@ async def run_server(config: ServerConfig, mesh: MeshLink, stop: asyncio.Event) 
     gc.freeze()
     gc.set_threshold(_GARBAGE_THRESHOLD, 20, 100)
     try:
-        waits = [asyncio.ensure_future(stop.wait()), asyncio.ensure_future(server.ended.wait())]
-        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-        for wait in waits:
-            wait.cancel()
+        await first_of(stop.wait(), server.ended.wait(), watch_mesh(mesh))
+    except RestartNeededError as error:
+        server.lost = error
     finally:
         await server.stop()
     if server.lost is not None:
-        raise SpoolLostError(f"server {config.id!r} ends: {server.lost}")
+        raise RestartNeededError(f"server {config.id!r} ends: {server.lost}")

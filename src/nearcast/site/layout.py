@@ -16,11 +16,11 @@ Made again from the same folder, keys and data stay; ports are new where others 
 
 from __future__ import annotations
 
+import contextlib
 import os
 import secrets
 import socket
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -57,6 +57,7 @@ MANAGER = "manager"
 _ONE_ADDRESS = WireSettings(prefix_inits_per_s=5_000.0, prefix_burst=10_000.0, inits_per_s=5_000.0)
 """All clients of such a site come from one address, which elsewhere would be an attack."""
 _HOST = "127.0.0.1"
+_PORTS = range(20_000, 32_000)
 
 
 @dataclass(frozen=True, slots=True)
@@ -289,11 +290,22 @@ def _write_secret(path: Path, text: str) -> None:
 
 
 def _free_ports(count: int, kind: socket.SocketKind) -> list[int]:
-    with ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket(socket.AF_INET, kind)) for _ in range(count)]
-        for one in sockets:
-            one.bind((_HOST, 0))
-        return [int(one.getsockname()[1]) for one in sockets]
+    """Return free ports below those that systems give to outgoing connections.
+
+    One of those could be taken before its server listens, or, on loopback, by a connection to
+    itself while the server is away. Beginning anywhere keeps sites that start together apart.
+    """
+    first, size = _PORTS.start, len(_PORTS)
+    begin = secrets.randbelow(size)
+    found: list[int] = []
+    for step in range(size):
+        port = first + (begin + step) % size
+        with socket.socket(socket.AF_INET, kind) as probe, contextlib.suppress(OSError):
+            probe.bind((_HOST, port))
+            found.append(port)
+        if len(found) == count:
+            return found
+    raise ConfigError(f"no {count} ports between {_PORTS[0]} and {_PORTS[-1]} are free")
 
 
 def _to_path(kind: type, value: Any) -> Any:

@@ -17,7 +17,7 @@ from multiprocessing import get_context, parent_process
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 
-from nearcast.errors import NearcastError, SpoolLostError
+from nearcast.errors import NearcastError, RestartNeededError
 from nearcast.site.layout import SiteFolder
 
 __all__ = ["SiteProcesses"]
@@ -134,7 +134,7 @@ def _serve(config_file: Path, output_file: Path) -> None:
         serve(config_file, parent_fd=parent.sentinel)
     except NearcastError as error:
         sys.stderr.write(f"error: {error}\n")
-        os._exit(1 if isinstance(error, SpoolLostError) else _NO_USE_TO_TRY_AGAIN)
+        os._exit(1 if isinstance(error, RestartNeededError) else _NO_USE_TO_TRY_AGAIN)
     except BaseException:
         traceback.print_exc()
         os._exit(1)
