@@ -135,7 +135,7 @@ class ZenohMesh:
             ended = [lane.close(_CLOSE_S) for lane in lanes]
             session, self._session = self._session, None
             if all(ended) and session is not None:
-                session.close()
+                session.close()  # type: ignore[no-untyped-call]
 
         with contextlib.suppress(TimeoutError):  # a session that is stuck ends with the process
             async with asyncio.timeout((len(lanes) + 1) * _CLOSE_S):
