@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import pytest
@@ -7,6 +8,7 @@ import pytest
 from cli.conftest import Run, run  # noqa: F401
 from nearcast.experiments import echo_rate
 from nearcast.experiments.live_delays import LivePoint, delivery_means, summary
+from nearcast.experiments.percentiles import percentile
 from nearcast.sdk.notification import Notification
 from nearcast.site.swarm import Arrival
 
@@ -68,9 +70,17 @@ def test_echoes_come_back_and_are_durable() -> None:
     (point,) = echo_rate.run([40], seconds=1.0, find_knee=False)
     assert (point.sent, point.returned, point.acknowledged) == (40, 40, 40)
     assert 0 < point.median_ms <= point.p99_ms <= point.largest_ms
-    assert point.raw_median_ms > 0
+    assert 0 < point.raw_median_ms <= point.raw_p99_ms
+    assert point.stolen_percent is None or 0 <= point.stolen_percent <= 100
     (row,) = echo_rate.summary([point])
     assert (row["messages/s"], row["lost"], row["knee"]) == (40, 0, "")
+
+
+def test_percentiles_are_measured_values() -> None:
+    values = [float(one) for one in range(200, 0, -1)]
+    assert [percentile(values, share) for share in (0.5, 0.99, 0.999, 1.0)] == [100, 198, 200, 200]
+    assert percentile([7.0], 0.01) == 7.0
+    assert math.isnan(percentile([], 0.5))
 
 
 def test_rates_that_are_none_are_refused(run: Run) -> None:  # noqa: F811

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from nearcast.errors import ConfigError, WireError
 from nearcast.sdk import (
@@ -306,7 +307,7 @@ def test_reports_begin_with_the_place_in_the_credentials(edge: Edge) -> None:
                 car.report(float("nan"), 0.0)
 
     run(work())
-    places = [replace(report, time_us=0) for report in edge.site.reports]
+    places = [structs.replace(report, time_us=0) for report in edge.site.reports]
     assert places[0] == Report(1.5, 2.5)
     assert places[-1] == Report(3.0, 4.0, 90.0, 13.0)
 

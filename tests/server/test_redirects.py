@@ -165,6 +165,25 @@ def test_clients_that_move_home_miss_nothing_and_hear_nothing_twice(seed: int) -
         assert client.session.home == made.site.servers[made.homes[name]].home
 
 
+def test_a_notification_that_comes_long_after_its_client_moved_follows_it() -> None:
+    network = Network()
+    made = SmallSite(network=network)
+    made.publish = {"a": {"t": "cloud"}}
+    topic = TopicOrder("t", 5, ("cloud",), {})
+    made.start(topic)
+    network.cuts.add(frozenset(("cloud", "e2")))
+    made.people["a"].publish("t", b"late")
+    made.site.run(0.5)
+    made.homes["c"] = "e1"
+    made.obey(topic)
+    made.site.run(20.0)
+    assert made.people["c"].session.home == made.site.servers["e1"].home
+    assert made.heard() == {"a": [], "b": ["late"], "c": [], "d": []}
+    network.cuts.clear()
+    made.site.run(20.0)
+    assert made.heard() == {"a": [], "b": ["late"], "c": ["late"], "d": ["late"]}
+
+
 @pytest.mark.parametrize("seed", range(8))
 def test_streams_that_new_orders_move_lose_nothing(seed: int) -> None:
     made = RandomSite(seed, spool=1_000)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from dataclasses import fields
 from importlib.resources import files
 
 import pytest
@@ -49,7 +48,8 @@ def _values(message_type: type[Message]) -> st.SearchStrategy[Message]:
     fixed = {"oldest": st.just(0)} if message_type is Publish else {}
     return st.builds(
         message_type,
-        **{field.name: of_field(field.name, field.type) for field in fields(message_type)} | fixed,
+        **{name: of_field(name, kind) for name, kind in message_type.__annotations__.items()}
+        | fixed,
     )
 
 
@@ -70,7 +70,7 @@ def test_every_message_is_in_the_schema_with_the_same_fields_and_without_nesting
     assert sorted(schema) == sorted(kind.__name__ for kind in TYPES)
     for kind in TYPES:
         described = schema[kind.__name__].fields
-        assert [field.name for field in described] == [field.name for field in fields(kind)]
+        assert [field.name for field in described] == list(kind.__struct_fields__)
         assert all(not field.is_repeated and field.message_type is None for field in described)
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import NamedTuple
+
+import msgspec
 
 from nearcast.broker.guard import ProcessorReport
 from nearcast.broker.messages import Message
@@ -26,8 +27,7 @@ class Ack(NamedTuple):
     """The broker that copied them here; None: tell the publisher."""
 
 
-@dataclass(frozen=True, slots=True)
-class Nack:
+class Nack(msgspec.Struct, frozen=True):
     """Messages of a publisher are missing: to be sent again."""
 
     topic: str
@@ -38,8 +38,7 @@ class Nack:
     """The broker that copies them here; None: tell the publisher."""
 
 
-@dataclass(frozen=True, slots=True)
-class Refusal:
+class Refusal(msgspec.Struct, frozen=True):
     """A message is not taken, and sending it again would not help."""
 
     message: Message
@@ -49,8 +48,7 @@ class Refusal:
     """The publisher's epoch in force, when the message's is older."""
 
 
-@dataclass(frozen=True, slots=True)
-class Copy:
+class Copy(msgspec.Struct, frozen=True):
     """Messages for another broker of their topic, in order; durable and processed here."""
 
     to_server: str
@@ -58,23 +56,22 @@ class Copy:
     messages: tuple[Message, ...]
 
 
-@dataclass(slots=True)
-class Actions:
+class Actions(msgspec.Struct):
     """What is to be done now; nothing in it has to wait for the rest."""
 
     to_store: Group | None = None
     """To be appended to the log; `Broker.on_committed` wants its ticket when it is durable."""
-    to_process: list[ProcessRequest] = field(default_factory=list)
+    to_process: list[ProcessRequest] = msgspec.field(default_factory=list)
     """For the host of processors; `Broker.on_processed` wants each one's result."""
-    notifications: list[OutgoingNotification] = field(default_factory=list)
-    copies: list[Copy] = field(default_factory=list)
-    acks: list[Ack] = field(default_factory=list)
-    nacks: list[Nack] = field(default_factory=list)
-    refusals: list[Refusal] = field(default_factory=list)
-    busy: list[Message] = field(default_factory=list)
+    notifications: list[OutgoingNotification] = msgspec.field(default_factory=list)
+    copies: list[Copy] = msgspec.field(default_factory=list)
+    acks: list[Ack] = msgspec.field(default_factory=list)
+    nacks: list[Nack] = msgspec.field(default_factory=list)
+    refusals: list[Refusal] = msgspec.field(default_factory=list)
+    busy: list[Message] = msgspec.field(default_factory=list)
     """Not taken, because too many wait for the topic's processor: to be sent again later. By
     origin: a publisher is to be told of a direct one, nobody of the others."""
-    reports: list[ProcessorReport] = field(default_factory=list)
+    reports: list[ProcessorReport] = msgspec.field(default_factory=list)
     duplicates: int = 0
     """Messages that had been taken before."""
     held: int = 0

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
+
+from msgspec import structs
 
 from nearcast.broker.actions import Actions, Refusal
 from nearcast.broker.audiences import SubscriberLookup
@@ -94,7 +95,7 @@ class Broker:
         if managed is not None and managed.processing.asked:
             view = managed.spool.view(0)
             forget = ProcessRequest(managed.settings, self._next_request(), (), view, None)
-            actions.to_process.append(replace(forget, ended=True))
+            actions.to_process.append(structs.replace(forget, ended=True))
         self._store([Handled(change=TopicChange(topic, ended=True))], actions)
         return actions
 
@@ -197,6 +198,6 @@ class Broker:
                 actions.refusals.append(Refusal(message, None))
                 continue
             if message.origin is not origin:
-                message = replace(message, origin=origin)
+                message = structs.replace(message, origin=origin)
             by_topic.setdefault(message.topic, []).append(message)
         return [(self.topics[topic], messages) for topic, messages in by_topic.items()]

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import IntEnum
 from struct import Struct, error
+
+import msgspec
 
 __all__ = ["Message", "Origin", "decode_message", "encode_message"]
 
@@ -26,8 +27,7 @@ class Origin(IntEnum):
 _ORIGINS = (Origin.DIRECT, Origin.COPY, Origin.ONCE, Origin.DIRECT)
 
 
-@dataclass(frozen=True, slots=True)
-class Message:
+class Message(msgspec.Struct, frozen=True, gc=False):
     """A message; (topic, publisher, epoch, sequence) is its identity.
 
     Messages of `Origin.ONCE` have an epoch and a sequence of their own.

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
+import msgspec
+
 from nearcast.broker.messages import Message
 
 __all__ = [
@@ -51,8 +53,7 @@ class InCircle:
 Audience = AllSubscribers | NamedClients | NearestClients | InCircle
 
 
-@dataclass(frozen=True, slots=True)
-class Notification:
+class Notification(msgspec.Struct, frozen=True):
     """What a processor wants to be told, to whom, and because of which message."""
 
     payload: bytes

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+
+import msgspec
+from msgspec import structs
 
 from nearcast.broker.messages import Message, Origin
 from nearcast.broker.notifications import Notification
@@ -29,15 +31,14 @@ def _identity(message: Message) -> tuple[str, int, int, bool]:
     return message.publisher, message.epoch, message.sequence, message.origin is Origin.ONCE
 
 
-@dataclass(slots=True)
-class Outcome:
+class Outcome(msgspec.Struct):
     """What became of a batch."""
 
-    notifications: list[Notification] = field(default_factory=list)
+    notifications: list[Notification] = msgspec.field(default_factory=list)
     """Each has one of the batch's messages as its cause."""
     state: bytes | None = None
     """The processor's new state; None when it did not change."""
-    failures: list[Failure] = field(default_factory=list)
+    failures: list[Failure] = msgspec.field(default_factory=list)
 
 
 class ProcessorRunner:
@@ -95,7 +96,7 @@ class ProcessorRunner:
             if not isinstance(one, Notification) or not isinstance(one.payload, bytes):
                 raise TypeError(f"a processor returns Notification objects, not {one!r}")
             if id(one.cause) not in own:
-                one = replace(one, cause=_cause(one.cause, batch))
+                one = structs.replace(one, cause=_cause(one.cause, batch))
             notifications.append(one)
         return notifications
 

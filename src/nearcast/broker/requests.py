@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import StrEnum
+
+import msgspec
 
 from nearcast.broker.messages import Message
 from nearcast.broker.notifications import Notification
@@ -14,8 +15,7 @@ from nearcast.broker.topic_spool import SpoolView
 __all__ = ["Ending", "Failure", "ProcessRequest", "ProcessResult"]
 
 
-@dataclass(frozen=True, slots=True)
-class ProcessRequest:
+class ProcessRequest(msgspec.Struct, frozen=True):
     """A batch to be processed outside the server's loop; a topic has one at a time.
 
     Exactly one `ProcessResult` is due for each request that is not `ended`. Until it is in, the
@@ -52,8 +52,7 @@ class Ending(StrEnum):
     """Its process died while it was at work."""
 
 
-@dataclass(frozen=True, slots=True)
-class Failure:
+class Failure(msgspec.Struct, frozen=True):
     """Something that a processor could not do."""
 
     detail: str
@@ -61,8 +60,7 @@ class Failure:
     """The message of the batch that it failed at; None: loading, saving or restoring its state."""
 
 
-@dataclass(frozen=True, slots=True)
-class ProcessResult:
+class ProcessResult(msgspec.Struct, frozen=True):
     """What became of a request."""
 
     topic: str

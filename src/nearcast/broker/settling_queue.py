@@ -106,8 +106,9 @@ class SettlingQueue:
         handled = handled or Handled()
         while self._pending and self._out is None:
             kept, batch = self._take_run()
-            self._keep(kept)
-            self._settle(kept, handled)
+            if kept:
+                self._keep(kept)
+                self._settle(kept, handled)
             if batch:
                 self._process(batch, now_s, actions, handled)
         for publisher in heard:  # a duplicate may tell of somebody else to be acknowledged to

@@ -79,19 +79,15 @@ class TopicProcessing:
         """Take over the state after a batch that was done; return what there is to report."""
         if result.state is not None:
             self.state = result.state
-        failed = {id(failure.message) for failure in result.failures}
-        for message in batch if failed else batch[-1:]:
-            if id(message) in failed:
-                self.guard.failed()
-            else:
-                self.guard.succeeded()
-        for failure in result.failures:
-            if failure.message is None:
-                self.guard.failed()
-        detail = f"{result.elapsed_s:.3f} s for {len(batch)} messages"
-        return self._failed(result.failures) + [
-            self._report(event, detail) for event in self.guard.ended(result.elapsed_s, now_s)
-        ]
+        if result.failures:
+            self._count(batch, result.failures)
+        else:
+            self.guard.succeeded()
+        reports = self._failed(result.failures)
+        for event in self.guard.ended(result.elapsed_s, now_s):
+            detail = f"{result.elapsed_s:.3f} s for {len(batch)} messages"
+            reports.append(self._report(event, detail))
+        return reports
 
     def judge_kill(
         self, batch: Sequence[Message], result: ProcessResult, now_s: float
@@ -100,6 +96,17 @@ class TopicProcessing:
         message = batch[0] if len(batch) == 1 else None
         detail = f"{result.detail or result.ending.value} at {len(batch)} messages"
         return [self._report(event, detail, message) for event in self.guard.killed(now_s)]
+
+    def _count(self, batch: Sequence[Message], failures: Sequence[Failure]) -> None:
+        failed = {id(failure.message) for failure in failures}
+        for message in batch:
+            if id(message) in failed:
+                self.guard.failed()
+            else:
+                self.guard.succeeded()
+        for failure in failures:
+            if failure.message is None:
+                self.guard.failed()
 
     def _failed(self, failures: Sequence[Failure]) -> list[ProcessorReport]:
         return [self._report(GuardEvent.FAILED, one.detail, one.message) for one in failures]

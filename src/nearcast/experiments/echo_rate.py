@@ -1,24 +1,22 @@
 """Mercury's echo test: client - edge - broker - back, at rising rates, until it breaks.
 
 A message is published durably, spooled and processed by the `echo` processor, and its publisher is
-notified: the time from one to the other is the round trip. Beside it, at the same rate, runs a
-bare UDP socket that returns what it gets, in a process of its own: what the machine can do at all.
+notified: the time from one to the other is the round trip. In the same seconds bare UDP sockets
+are measured: what the machine lets anybody do (`MachineNoise`).
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import math
-import multiprocessing
-import socket
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from multiprocessing.connection import Connection
 from pathlib import Path
 
+from nearcast.experiments.machine_noise import MachineNoise, Noise
+from nearcast.experiments.percentiles import percentile
 from nearcast.runtime.config import SpoolConfig
 from nearcast.sdk.client import Client
 from nearcast.sdk.credentials import Credentials
@@ -59,8 +57,10 @@ class EchoPoint:
     acknowledged: int
     """Publications that were durable at the end."""
     raw_median_ms: float
-    """Of the bare UDP socket at the same rate."""
+    """Of bare UDP sockets in the same seconds."""
     raw_p99_ms: float
+    stolen_percent: float | None
+    """CPU time that the machine's host gave to others meanwhile; None where nobody tells."""
     is_knee: bool = False
     """The first rate at which the p99 passes 50 ms or something is lost."""
 
@@ -87,15 +87,14 @@ def run(
         begin("starting the site")
         with (
             run_site(folder / "scenario", folder / "site", options) as live,
-            _RawEcho() as raw_port,
+            MachineNoise() as machine,
         ):
             credentials = list(live.enrol_clients().values())
             planned = [*rates_hz, *(_KNEE_RATES_HZ if find_knee else ())]
             for rate_hz in planned:
                 begin(f"{rate_hz:,} messages/s")
-                raw_ms = uvloop.run(_raw_round_trips(raw_port, rate_hz, min(seconds, 3.0)))
-                load = uvloop.run(_round_trips(credentials, rate_hz, seconds))
-                point = _point(rate_hz, load, raw_ms, in_search=rate_hz not in rates_hz)
+                load = uvloop.run(_round_trips(credentials, rate_hz, seconds, machine))
+                point = _point(rate_hz, load, in_search=rate_hz not in rates_hz)
                 yield point
                 if point.is_knee:
                     return
@@ -113,6 +112,7 @@ def summary(points: Sequence[EchoPoint]) -> list[dict[str, object]]:
             "p99.9, ms": point.p999_ms,
             "durable": point.acknowledged,
             "bare UDP p99, ms": point.raw_p99_ms,
+            "stolen, %": point.stolen_percent,
             "Mercury's median, ms": PROTOTYPE_MEDIAN_MS.get(point.rate_hz),
             "knee": "here" if point.is_knee else "",
         }
@@ -126,9 +126,12 @@ class _Load:
     seconds: float
     round_trips_ms: list[float]
     acknowledged: int
+    noise: Noise
 
 
-async def _round_trips(credentials: Sequence[Credentials], rate_hz: int, seconds: float) -> _Load:
+async def _round_trips(
+    credentials: Sequence[Credentials], rate_hz: int, seconds: float, machine: MachineNoise
+) -> _Load:
     found_ms: list[float] = []
 
     def note(notification: Notification) -> None:
@@ -156,46 +159,18 @@ async def _round_trips(credentials: Sequence[Credentials], rate_hz: int, seconds
         await _paced(warm_up, rate_hz, send)
         await _until(lambda: len(found_ms) >= warm_up, _DRAIN_S)
         found_ms.clear()
+        machine.begin()
         took_s = await _paced(total, rate_hz, send)
         await _until(lambda: len(found_ms) >= total, _DRAIN_S)
+        noise = machine.end()
         # acknowledgements follow the sync, which notifications do not wait for
         await _until(lambda: not any(client.unacknowledged for client in clients), _DRAIN_S)
         left = sum(client.unacknowledged for client in clients)
-        return _Load(total, took_s, found_ms, total - left)
+        return _Load(total, took_s, found_ms, total - left, noise)
     finally:
         await asyncio.gather(
             *(client.close(timeout_s=1.0) for client in clients), return_exceptions=True
         )
-
-
-async def _raw_round_trips(port: int, rate_hz: int, seconds: float) -> list[float]:
-    loop = asyncio.get_running_loop()
-    found_ms: list[float] = []
-    own = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-    own.setblocking(False)
-    own.connect(("127.0.0.1", port))
-
-    def on_readable() -> None:
-        while True:
-            try:
-                data = own.recv(2048)
-            except BlockingIOError:
-                return
-            found_ms.append((time.monotonic_ns() - int(data[:20])) / 1e6)
-
-    def send(number: int) -> None:
-        with contextlib.suppress(BlockingIOError):
-            own.send(f"{time.monotonic_ns():020d}".encode().ljust(_PAYLOAD_BYTES, b"r"))
-
-    loop.add_reader(own.fileno(), on_readable)
-    try:
-        total = max(1, round(rate_hz * seconds))
-        await _paced(total, rate_hz, send)
-        await _until(lambda: len(found_ms) >= total, 0.5)
-    finally:
-        loop.remove_reader(own.fileno())
-        own.close()
-    return found_ms
 
 
 async def _paced(total: int, rate_hz: int, send: Callable[[int], None]) -> float:
@@ -218,30 +193,25 @@ async def _until(is_done: Callable[[], bool], limit_s: float) -> None:
         await asyncio.sleep(0.02)
 
 
-def _point(rate_hz: int, load: _Load, raw_ms: list[float], *, in_search: bool) -> EchoPoint:
-    found = sorted(load.round_trips_ms)
-    p99_ms = _percentile(found, 0.99)
+def _point(rate_hz: int, load: _Load, *, in_search: bool) -> EchoPoint:
+    found = load.round_trips_ms
+    p99_ms = percentile(found, 0.99)
     broken = p99_ms > _KNEE_P99_MS or len(found) < load.sent
     return EchoPoint(
         rate_hz=rate_hz,
         sent=load.sent,
         returned=len(found),
         achieved_hz=load.sent / max(load.seconds, 1.0 / rate_hz),
-        median_ms=_percentile(found, 0.5),
+        median_ms=percentile(found, 0.5),
         p99_ms=p99_ms,
-        p999_ms=_percentile(found, 0.999),
-        largest_ms=found[-1] if found else math.nan,
+        p999_ms=percentile(found, 0.999),
+        largest_ms=max(found, default=math.nan),
         acknowledged=load.acknowledged,
-        raw_median_ms=_percentile(sorted(raw_ms), 0.5),
-        raw_p99_ms=_percentile(sorted(raw_ms), 0.99),
+        raw_median_ms=load.noise.median_ms,
+        raw_p99_ms=load.noise.p99_ms,
+        stolen_percent=load.noise.stolen_percent,
         is_knee=in_search and broken,
     )
-
-
-def _percentile(ordered: Sequence[float], share: float) -> float:
-    if not ordered:
-        return math.nan
-    return ordered[min(len(ordered) - 1, math.ceil(share * len(ordered)) - 1)]
 
 
 def _write_scenario(folder: Path) -> None:
@@ -257,29 +227,3 @@ def _write_scenario(folder: Path) -> None:
     (folder / "topics.csv").write_text("topic_id,spool\n" + topics)
     members = "".join(f"t{index % _TOPICS},c{index},1,1\n" for index in range(_CLIENTS))
     (folder / "members.csv").write_text("topic_id,client_id,publishes,subscribes\n" + members)
-
-
-class _RawEcho:
-    """A process that returns every datagram."""
-
-    def __enter__(self) -> int:
-        context = multiprocessing.get_context("spawn")
-        mine, theirs = context.Pipe()
-        self._process = context.Process(target=_return_datagrams, args=(theirs,), daemon=True)
-        self._process.start()
-        port: int = mine.recv()
-        return port
-
-    def __exit__(self, *_: object) -> None:
-        self._process.kill()
-        self._process.join()
-
-
-def _return_datagrams(pipe: Connection) -> None:
-    own = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-    own.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4 << 20)
-    own.bind(("127.0.0.1", 0))
-    pipe.send(own.getsockname()[1])
-    while True:
-        data, address = own.recvfrom(2048)
-        own.sendto(data, address)

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import faulthandler
 import signal
+import sys
 from pathlib import Path
 
 from nearcast.errors import ConfigError
@@ -16,6 +17,9 @@ from nearcast.runtime.logs import start_logging
 from nearcast.runtime.server import run_server
 
 __all__ = ["serve"]
+
+_SWITCH_S = 0.001
+"""How long the loop waits at most while a thread of the same server computes."""
 
 
 def serve(config_file: Path, role: str | None = None, parent_fd: int | None = None) -> None:
@@ -58,6 +62,7 @@ def serve(config_file: Path, role: str | None = None, parent_fd: int | None = No
 
     import uvloop
 
+    sys.setswitchinterval(_SWITCH_S)
     uvloop.run(run())
 
 

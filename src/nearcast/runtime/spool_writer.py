@@ -35,6 +35,8 @@ class SpoolWriter:
         Called once when the log is dead: the process must end, and a new one recover.
     clock
         What `oldest_wait_s` counts in.
+    gather_s
+        Least time from one round to the next: many small rounds cost more than they bring.
     retry_s
         Wait between tries while the disk is full.
     seal_after_s
@@ -49,12 +51,13 @@ class SpoolWriter:
         on_lost: Callable[[Exception], None],
         *,
         clock: Callable[[], float] = time.monotonic,
+        gather_s: float = 0.002,
         retry_s: float = 1.0,
         seal_after_s: float = 1.0,
     ) -> None:
         self._log, self._loop, self._clock = log, loop, clock
         self._on_committed, self._on_lost = on_committed, on_lost
-        self._retry_s, self._seal_after_s = retry_s, seal_after_s
+        self._gather_s, self._retry_s, self._seal_after_s = gather_s, retry_s, seal_after_s
         self.is_full = False
         """The disk has no room; groups wait until there is."""
         self._appended_s: deque[float] = deque()  # of each group that is not durable yet
@@ -75,7 +78,8 @@ class SpoolWriter:
         self._appended_s.append(self._clock())
         with contextlib.suppress(SpoolLostError):  # `on_lost` tells it
             self._log.append(group)
-        self._wake.set()
+        if not self._wake.is_set():
+            self._wake.set()
 
     def oldest_wait_s(self, now: float | None = None) -> float:
         """Return how long the oldest group that is not durable has waited."""
@@ -121,10 +125,14 @@ class SpoolWriter:
 
     def _work(self) -> None:
         self._prepare_spare()
-        checked_s = time.monotonic()
+        checked_s = began_s = time.monotonic()
         is_resting = False
         while True:
             is_quiet = not self._wake.wait(None if is_resting else self._seal_after_s)
+            early_s = began_s + self._gather_s - time.monotonic()
+            if early_s > 0:
+                self._closing.wait(early_s)
+            began_s = time.monotonic()
             self._wake.clear()
             is_last = self._closing.is_set()  # asked first: nothing is appended after it
             if self._log.queued and not self._commit() and not is_last:

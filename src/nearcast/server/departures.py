@@ -34,10 +34,6 @@ class Departures:
         """Note that a client has left, with what it subscribed to."""
         self._left[client] = (now + self._grace_s, topics)
 
-    def has_left(self, client: str) -> bool:
-        """Tell whether a client left a short while ago."""
-        return client in self._left
-
     def arrive(self, client: str) -> Sequence[bytes]:
         """Note that a client is here; return its mail."""
         self._left.pop(client, None)

@@ -147,18 +147,11 @@ class EdgeServer(ClientDesk):
             self._incident("notification_too_large", topic=notice.topic, reason=str(error))
             return
         self.counts["notifications"] += len(reached)
-        if len(reached) < len(notice.clients):
-            self._send_on(frame, set(notice.clients) - set(reached))
+        for client in sorted(set(notice.clients) - set(reached)):
+            # it has left, however long ago: what comes late, lost and repeated, follows it
+            self._pass_on(client, (frame,), self._clock())
         self._out.delays.append(stage_delays(notice, notified_us))
         self._out.log += notification_rows(notice, reached, self.settings.server, notified_us)
-
-    def _send_on(self, frame: bytes, clients: Iterable[str]) -> None:
-        """Pass on a notification for clients that have left or are to come."""
-        for client in sorted(clients):
-            if self._homes.get(client) == self.settings.server or self._departures.has_left(client):
-                self._pass_on(client, (frame,), self._clock())
-            else:
-                self.counts["notifications_without_session"] += 1
 
     def _acknowledge(self, topic: str, publisher: str, epoch: int, through: int) -> None:
         if (topic, publisher) in self._stream_home:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Any, NamedTuple
+
+import msgspec
 
 from nearcast.broker.requests import ProcessRequest
 from nearcast.server.log_rows import LogRow
@@ -29,17 +30,16 @@ class StageDelays(NamedTuple):
     between_s: float
 
 
-@dataclass(slots=True)
-class Outputs:
+class Outputs(msgspec.Struct):
     """To be done now, in any order; nothing in it waits for the rest."""
 
-    datagrams: list[SendDatagram] = field(default_factory=list)
-    mesh: list[tuple[str, bytes]] = field(default_factory=list)
+    datagrams: list[SendDatagram] = msgspec.field(default_factory=list)
+    mesh: list[tuple[str, bytes]] = msgspec.field(default_factory=list)
     """Frames with the servers that they go to."""
-    to_store: list[Group] = field(default_factory=list)
-    to_process: list[ProcessRequest] = field(default_factory=list)
-    log: list[LogRow] = field(default_factory=list)
-    incidents: list[Incident] = field(default_factory=list)
-    delays: list[StageDelays] = field(default_factory=list)
+    to_store: list[Group] = msgspec.field(default_factory=list)
+    to_process: list[ProcessRequest] = msgspec.field(default_factory=list)
+    log: list[LogRow] = msgspec.field(default_factory=list)
+    incidents: list[Incident] = msgspec.field(default_factory=list)
+    delays: list[StageDelays] = msgspec.field(default_factory=list)
     orders: Orders | None = None
     """New orders, to be kept on the disk."""

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+import msgspec
+
 __all__ = ["Group", "LiveState", "LiveTopic", "Position", "TopicChange"]
 
 
@@ -19,8 +21,7 @@ class Position(NamedTuple):
     """All messages of the epoch up to and with this one were taken."""
 
 
-@dataclass(frozen=True, slots=True)
-class TopicChange:
+class TopicChange(msgspec.Struct, frozen=True, gc=False):
     """What one batch changed in a topic: its output and its input positions together."""
 
     topic: str
@@ -36,8 +37,7 @@ class TopicChange:
     """The topic is no longer kept here; everything of it is dropped."""
 
 
-@dataclass(frozen=True, slots=True)
-class Group:
+class Group(msgspec.Struct, frozen=True, gc=False):
     """Changes that become durable together or not at all."""
 
     ticket: int

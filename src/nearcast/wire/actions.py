@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import msgspec
+
 from nearcast.errors import WireError
 from nearcast.wire.messages import (
     CloseReason,
@@ -35,16 +37,14 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True, slots=True)
-class SendDatagram:
+class SendDatagram(msgspec.Struct, frozen=True, gc=False):
     """Send these bytes once; losing them is allowed."""
 
     address: Address
     data: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class SessionOpened:
+class SessionOpened(msgspec.Struct, frozen=True, gc=False):
     """A client has proved who it is; it may have had a session before."""
 
     client: str
@@ -54,8 +54,7 @@ class SessionOpened:
     """Where it seems to be: nothing larger than an answer goes there before it is proved."""
 
 
-@dataclass(frozen=True, slots=True)
-class Deliver:
+class Deliver(msgspec.Struct, frozen=True, gc=False):
     """A client sent this message.
 
     Durable publications of one topic come in the order of their sequence, each at least once;
@@ -67,8 +66,7 @@ class Deliver:
     received_s: float
 
 
-@dataclass(frozen=True, slots=True)
-class SessionClosed:
+class SessionClosed(msgspec.Struct, frozen=True, gc=False):
     """A client's session ended; its subscriptions end with it."""
 
     client: str
@@ -97,32 +95,28 @@ class Home:
             raise WireError(f"the key of a server has {KEY_BYTES} bytes")
 
 
-@dataclass(frozen=True, slots=True)
-class Connected:
+class Connected(msgspec.Struct, frozen=True, gc=False):
     """The client has a session with this home; subscriptions are asked for again."""
 
     home: Home
     epoch: int
 
 
-@dataclass(frozen=True, slots=True)
-class Disconnected:
+class Disconnected(msgspec.Struct, frozen=True, gc=False):
     """The session is over; the client connects again unless access was revoked."""
 
     home: Home
     reason: CloseReason
 
 
-@dataclass(frozen=True, slots=True)
-class HomeUnreachable:
+class HomeUnreachable(msgspec.Struct, frozen=True, gc=False):
     """The home has not answered several INITs; the client goes on trying."""
 
     home: Home
     tries: int
 
 
-@dataclass(frozen=True, slots=True)
-class Acknowledged:
+class Acknowledged(msgspec.Struct, frozen=True, gc=False):
     """All durable publications of the topic up to this sequence are safe."""
 
     topic: str
@@ -130,8 +124,7 @@ class Acknowledged:
     level: int
 
 
-@dataclass(frozen=True, slots=True)
-class Confirmed:
+class Confirmed(msgspec.Struct, frozen=True, gc=False):
     """The server's answer to a subscription (`subscribed`) or its end."""
 
     topic: str
@@ -140,8 +133,7 @@ class Confirmed:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class Notified:
+class Notified(msgspec.Struct, frozen=True, gc=False):
     """A notification, delivered once."""
 
     notification: Notify
@@ -149,8 +141,7 @@ class Notified:
     """True when it was sent before and is too old to know whether it was delivered."""
 
 
-@dataclass(frozen=True, slots=True)
-class EchoReturned:
+class EchoReturned(msgspec.Struct, frozen=True, gc=False):
     """The server returned an echo."""
 
     payload: bytes

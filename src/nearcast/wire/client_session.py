@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import replace
+
+from msgspec import structs
 
 from nearcast.errors import WireError
 from nearcast.wire.actions import (
@@ -152,7 +153,7 @@ class ClientSession:
             return self._outbox.add(topic, payload, position, publish.published_us)
         self._once[topic] = sequence
         if self.is_connected:
-            self._frames.append(encode(replace(publish, epoch=self.epoch)))
+            self._frames.append(encode(structs.replace(publish, epoch=self.epoch)))
         else:
             self.drops["not_connected"] += 1
         return sequence
@@ -356,7 +357,7 @@ class ClientSession:
         frames, self._frames = self._frames, []
         answers = len(frames)
         if link.take_report_turn(now):
-            frames.append(encode(replace(self._report, time_us=int(now * 1e6))))
+            frames.append(encode(structs.replace(self._report, time_us=int(now * 1e6))))
         frames.extend(encode(request) for request in self._subscriptions.due(now))
         frames.extend(encode(publish) for publish in self._outbox.due(now, self.epoch))
         if len(frames) > answers:

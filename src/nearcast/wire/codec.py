@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import fields
 from operator import attrgetter
 from typing import Any, NamedTuple
 
@@ -62,15 +61,16 @@ def _check_topic(topic: str) -> str | None:
 
 def _check_of(message_type: type[Any]) -> Callable[[Any], str | None]:
     """Return what finds the first thing wrong with a message of this type."""
-    of_type = {field.name: field.type for field in fields(message_type)}
-    floats = [name for name, kind in of_type.items() if kind == "float"]
-    needs_topic = "topic" in of_type and message_type is not messages.Busy
+    types = message_type.__annotations__
+    floats = tuple(name for name, kind in types.items() if kind == "float")
+    float_values = _values_of(floats)
+    needs_topic = "topic" in types and message_type is not messages.Busy
     numbered = message_type is messages.Publish
 
     def check(message: Any) -> str | None:
-        for name in floats:
-            if not math.isfinite(getattr(message, name)):
-                return f"{name} is not finite"
+        if floats and not all(map(math.isfinite, float_values(message))):
+            wrong = (name for name in floats if not math.isfinite(getattr(message, name)))
+            return f"{next(wrong)} is not finite"
         if numbered and not message.oldest <= message.sequence:
             return "oldest lies after sequence"
         return _check_topic(message.topic) if needs_topic else None
@@ -78,13 +78,17 @@ def _check_of(message_type: type[Any]) -> Callable[[Any], str | None]:
     return check
 
 
-def _kind(number: int, message_type: type[Any]) -> _Kind:
-    names = tuple(field.name for field in fields(message_type))
-    get = attrgetter(*names)
+def _values_of(names: tuple[str, ...]) -> Callable[[Any], tuple[Any, ...]]:
+    if len(names) > 1:
+        return attrgetter(*names)
     # attrgetter of one name returns no tuple
-    values = get if len(names) > 1 else lambda message: (get(message),)
+    return lambda message: tuple(getattr(message, name) for name in names)
+
+
+def _kind(number: int, message_type: type[Any]) -> _Kind:
+    names = message_type.__struct_fields__
     protobuf = getattr(nearcast_pb2, message_type.__name__)
-    return _Kind(number, names, values, _check_of(message_type), message_type, protobuf)
+    return _Kind(number, names, _values_of(names), _check_of(message_type), message_type, protobuf)
 
 
 _KINDS = tuple(

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import IntEnum
+
+import msgspec
 
 __all__ = [
     "TOKEN_BYTES",
@@ -46,8 +47,7 @@ class CloseReason(IntEnum):
     """Nothing was heard for three report intervals. Never sent: the other side is away."""
 
 
-@dataclass(frozen=True, slots=True)
-class Init:
+class Init(msgspec.Struct, frozen=True, gc=False):
     """Client to server, in the first message of the handshake."""
 
     time_us: int
@@ -58,8 +58,7 @@ class Init:
     speed_mps: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class Acknowledge:
+class Acknowledge(msgspec.Struct, frozen=True, gc=False):
     """Server to client, in the second message of the handshake."""
 
     session: int
@@ -68,16 +67,14 @@ class Acknowledge:
     epoch: int
 
 
-@dataclass(frozen=True, slots=True)
-class Heartbeat:
+class Heartbeat(msgspec.Struct, frozen=True, gc=False):
     """A sign of life; with a token that is not an answer, a question."""
 
     token: bytes = b""
     answer: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Report:
+class Report(msgspec.Struct, frozen=True, gc=False):
     """Where a client is and how it moves."""
 
     x_km: float
@@ -87,8 +84,7 @@ class Report:
     time_us: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Publish:
+class Publish(msgspec.Struct, frozen=True, gc=False):
     """One publication; its id is (publisher, topic, epoch, durable, sequence)."""
 
     topic: str
@@ -103,8 +99,7 @@ class Publish:
     published_us: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Published:
+class Published(msgspec.Struct, frozen=True, gc=False):
     """All durable publications of a topic up to this sequence are safe."""
 
     topic: str
@@ -113,8 +108,7 @@ class Published:
     level: int
 
 
-@dataclass(frozen=True, slots=True)
-class Nack:
+class Nack(msgspec.Struct, frozen=True, gc=False):
     """Publications are missing, from `expected` on."""
 
     topic: str
@@ -123,32 +117,28 @@ class Nack:
     missing: int
 
 
-@dataclass(frozen=True, slots=True)
-class Busy:
+class Busy(msgspec.Struct, frozen=True, gc=False):
     """Publish nothing to this topic (empty: to any topic) for a while."""
 
     topic: str
     retry_after_ms: int
 
 
-@dataclass(frozen=True, slots=True)
-class Subscribe:
+class Subscribe(msgspec.Struct, frozen=True, gc=False):
     """Ask for the notifications of a topic."""
 
     request: int
     topic: str
 
 
-@dataclass(frozen=True, slots=True)
-class Unsubscribe:
+class Unsubscribe(msgspec.Struct, frozen=True, gc=False):
     """Ask for no more notifications of a topic."""
 
     request: int
     topic: str
 
 
-@dataclass(frozen=True, slots=True)
-class Confirm:
+class Confirm(msgspec.Struct, frozen=True, gc=False):
     """The answer to a Subscribe or Unsubscribe."""
 
     request: int
@@ -156,8 +146,7 @@ class Confirm:
     reason: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Notify:
+class Notify(msgspec.Struct, frozen=True, gc=False):
     """One notification; its id is that of the publication that caused it, and `part`."""
 
     topic: str
@@ -174,16 +163,14 @@ class Notify:
     processing_us: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Received:
+class Received(msgspec.Struct, frozen=True, gc=False):
     """Which datagrams of the server arrived: bit n of the bitmap is counter `highest - n`."""
 
     highest: int
     bitmap: int
 
 
-@dataclass(frozen=True, slots=True)
-class Redirect:
+class Redirect(msgspec.Struct, frozen=True, gc=False):
     """The client's new home."""
 
     host: str
@@ -192,15 +179,13 @@ class Redirect:
     server_key: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Close:
+class Close(msgspec.Struct, frozen=True, gc=False):
     """The session ends here."""
 
     reason: int
 
 
-@dataclass(frozen=True, slots=True)
-class Echo:
+class Echo(msgspec.Struct, frozen=True, gc=False):
     """A round-trip test: the server returns it."""
 
     payload: bytes

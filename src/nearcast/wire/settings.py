@@ -68,7 +68,7 @@ class WireSettings:
     """Topics that a server follows per session; forgetting one costs repeated deliveries."""
     notification_limit: int = 256
     """Datagrams of unconfirmed notifications that a server keeps per session."""
-    receipt_delay_s: float = 0.02
+    receipt_delay_s: float = 0.06
     """How long a client gathers notifications before it confirms them."""
 
     def __post_init__(self) -> None:

@@ -1,0 +1,115 @@
+"""What the machine itself does to round trips while something else is measured.
+
+Two processes exchange small datagrams over bare UDP sockets, a few per second: what these need at
+the 99th percentile no server on this machine can beat. On a virtual machine, the time that its
+host gave to others is told as well.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import socket
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Self
+
+from nearcast.experiments.percentiles import percentile
+
+__all__ = ["MachineNoise", "Noise"]
+
+_INTERVAL_S = 0.005
+_BYTES = 200
+_LOST_S = 1.0
+_STOLEN_COLUMN = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Noise:
+    """What bare sockets needed meanwhile."""
+
+    median_ms: float
+    p99_ms: float
+    stolen_percent: float | None
+    """Share of this machine's CPU time that its host did not give; None where nobody tells."""
+
+
+class MachineNoise:
+    """Measures between `begin` and `end`, as often as wanted."""
+
+    def __enter__(self) -> Self:
+        context = multiprocessing.get_context("spawn")
+        mine, theirs = context.Pipe()
+        answers = context.Process(target=_answer, args=(theirs,), daemon=True)
+        answers.start()
+        port: int = mine.recv()
+        self._pipe, theirs = context.Pipe()
+        asks = context.Process(target=_ask, args=(theirs, port), daemon=True)
+        asks.start()
+        self._pipe.recv()
+        self._processes = [asks, answers]
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for process in self._processes:
+            process.kill()
+            process.join()
+
+    def begin(self) -> None:
+        """Begin to measure."""
+        self._began_s, self._stolen_s = time.monotonic(), _stolen_s()
+        self._pipe.send(True)
+
+    def end(self) -> Noise:
+        """Return what was found since `begin`."""
+        self._pipe.send(False)
+        round_trips_ms: list[float] = self._pipe.recv()
+        before_s, after_s = self._stolen_s, _stolen_s()
+        all_s = (time.monotonic() - self._began_s) * (os.cpu_count() or 1)
+        known = before_s is not None and after_s is not None
+        return Noise(
+            percentile(round_trips_ms, 0.5),
+            percentile(round_trips_ms, 0.99),
+            100 * ((after_s or 0.0) - (before_s or 0.0)) / all_s if known else None,
+        )
+
+
+def _stolen_s() -> float | None:
+    try:
+        ticks = int(Path("/proc/stat").read_text().split(maxsplit=9)[_STOLEN_COLUMN])
+    except (OSError, ValueError, IndexError):
+        return None
+    return float(ticks) / os.sysconf("SC_CLK_TCK")
+
+
+def _answer(pipe: Connection) -> None:
+    own = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    own.bind(("127.0.0.1", 0))
+    pipe.send(own.getsockname()[1])
+    while True:
+        data, address = own.recvfrom(2048)
+        own.sendto(data, address)
+
+
+def _ask(pipe: Connection, port: int) -> None:
+    own = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    own.connect(("127.0.0.1", port))
+    own.settimeout(_LOST_S)
+    pipe.send(None)
+    while pipe.recv():
+        found_ms: list[float] = []
+        due_s = time.monotonic()
+        while not pipe.poll(max(0.0, due_s - time.monotonic())):
+            due_s += _INTERVAL_S
+            began_s = time.monotonic()
+            question = str(began_s).encode().ljust(_BYTES)
+            with suppress(TimeoutError):
+                own.send(question)
+                while own.recv(2048) != question:
+                    pass  # the answer to one that was given up
+                found_ms.append((time.monotonic() - began_s) * 1e3)
+        pipe.recv()
+        pipe.send(found_ms)
