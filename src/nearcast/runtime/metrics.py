@@ -57,6 +57,12 @@ class Gauges:
     uncommitted_groups: int = 0
     uncommitted_seconds: float = 0.0
     """How long the oldest of them has waited for the disk."""
+    mesh_resent: int = 0
+    """Messages to other servers that were sent again."""
+    mesh_dropped: int = 0
+    """Messages to other servers that were given up, because too many waited."""
+    mesh_stuck_seconds: float = 0.0
+    """For how long the link below has not returned from a message."""
     kernel_drops: int | None = None
     """Datagrams that found the receive buffer full."""
     spool_messages: Mapping[str, int] = field(default_factory=dict)

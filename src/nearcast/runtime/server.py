@@ -185,6 +185,9 @@ class LiveServer:
             compute_limit=limits.compute,
             uncommitted_groups=self._writer.uncommitted,
             uncommitted_seconds=self._writer.oldest_wait_s(),
+            mesh_resent=self._channels.resent,
+            mesh_dropped=self._channels.dropped,
+            mesh_stuck_seconds=self._mesh.stuck_s(),
             kernel_drops=self._udp.kernel_drops() if self._udp is not None else None,
             spool_messages={name: one.messages for name, one in usage.topics.items()},
             spool_bytes={name: one.size_bytes for name, one in usage.topics.items()},
@@ -205,7 +208,7 @@ class LiveServer:
             ),
             retry_after_s=config.busy.retry_after_ms / 1e3,
         )
-        channels = MeshChannels(life=int(self.clock() * 1e6))
+        channels = self._channels = MeshChannels(life=int(self.clock() * 1e6))
         if self._key is None:
             return Node(settings, channels, self.clock, recovered)
         return EdgeServer(
