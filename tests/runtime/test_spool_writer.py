@@ -40,7 +40,9 @@ class GatedDisk(FakeDisk):
 class Shop:
     """A writer, and what it said."""
 
-    def __init__(self, disk: FakeDisk, clock: Callable[[], float] = lambda: 0.0) -> None:
+    def __init__(
+        self, disk: FakeDisk, clock: Callable[[], float] = lambda: 0.0, gather_s: float = 0.0
+    ) -> None:
         self.rounds: list[list[int]] = []
         self.lost: list[Exception] = []
         self.changed = asyncio.Event()
@@ -51,6 +53,7 @@ class Shop:
             self._on_committed,
             self._on_lost,
             clock=clock,
+            gather_s=gather_s,
             retry_s=0.01,
             seal_after_s=0.01,
         )
@@ -104,6 +107,33 @@ def test_what_comes_during_a_sync_is_committed_in_one_round_after_it() -> None:
         assert shop.writer.take_sync_seconds() == []
         await asyncio.to_thread(shop.writer.close)
         assert records_on(disk) == [str(ticket).encode() for ticket in range(1, 7)]
+
+    asyncio.run(main())
+
+
+def test_after_a_round_of_several_groups_the_next_one_gathers() -> None:
+    async def main() -> None:
+        disk = GatedDisk()
+        shop = Shop(disk, gather_s=3600.0)
+        for ticket in (1, 2):  # one by one: nobody waits
+            shop.writer.append(group(ticket))
+            await shop.until(lambda ticket=ticket: shop.tickets[-1:] == [ticket])  # type: ignore[misc]
+        disk.gate.clear()
+        disk.at_gate.clear()
+        shop.writer.append(group(3))
+        await asyncio.to_thread(disk.at_gate.wait, 60)
+        for ticket in (4, 5):
+            shop.writer.append(group(ticket))
+        disk.gate.set()
+        await shop.until(lambda: len(shop.tickets) == 5)
+        disk.at_gate.clear()
+        for ticket in (6, 7):
+            shop.writer.append(group(ticket))
+            await asyncio.sleep(0)
+        await asyncio.to_thread(shop.writer.close)  # which does not wait for an hour
+        await shop.until(lambda: len(shop.tickets) == 7)
+        assert shop.tickets == [1, 2, 3, 4, 5, 6, 7]
+        assert (shop.rounds[:2], shop.rounds[-1]) == ([[1], [2]], [6, 7])
 
     asyncio.run(main())
 

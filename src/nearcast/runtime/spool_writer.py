@@ -36,7 +36,8 @@ class SpoolWriter:
     clock
         What `oldest_wait_s` counts in.
     gather_s
-        Least time from one round to the next: many small rounds cost more than they bring.
+        Least time from a round of several groups to the next one: many small rounds cost more
+        than they bring. Who publishes one by one does not wait.
     retry_s
         Wait between tries while the disk is full.
     seal_after_s
@@ -51,7 +52,7 @@ class SpoolWriter:
         on_lost: Callable[[Exception], None],
         *,
         clock: Callable[[], float] = time.monotonic,
-        gather_s: float = 0.002,
+        gather_s: float = 0.005,
         retry_s: float = 1.0,
         seal_after_s: float = 1.0,
     ) -> None:
@@ -63,6 +64,7 @@ class SpoolWriter:
         self._appended_s: deque[float] = deque()  # of each group that is not durable yet
         self._durable: deque[int] = deque()  # from the thread to the loop
         self._sync_s: deque[float] = deque(maxlen=10_000)
+        self._round_groups = 0  # of the last round
         self._error: Exception | None = None
         self._wake, self._closing = threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._run, name="spool-writer", daemon=True)
@@ -130,7 +132,7 @@ class SpoolWriter:
         while True:
             is_quiet = not self._wake.wait(None if is_resting else self._seal_after_s)
             early_s = began_s + self._gather_s - time.monotonic()
-            if early_s > 0:
+            if early_s > 0 and self._round_groups > 1:
                 self._closing.wait(early_s)
             began_s = time.monotonic()
             self._wake.clear()
@@ -156,6 +158,7 @@ class SpoolWriter:
             self.is_full = True
             return False
         self._sync_s.append(time.monotonic() - started_s)
+        self._round_groups = len(tickets)
         self.is_full = False
         self._durable.extend(tickets)
         self._tell_loop()
