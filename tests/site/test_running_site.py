@@ -70,10 +70,11 @@ def _next(client: SyncClient) -> Notification:
     return notification
 
 
-def _heard_soon(car: SyncClient, sign: SyncClient, text: str) -> None:
+def _heard_soon(live: LiveSite, car: SyncClient, sign: SyncClient, text: str) -> None:
     """Publish until the subscriber hears: brokers learn of a subscription a moment after it."""
 
     def once() -> bool:
+        assert live.processes.watch() == []  # as `nearcast up` does
         car.publish("road", text).wait(30)
         return any(one.text == text for one in sign.notifications(timeout_s=0.3))
 
@@ -161,21 +162,21 @@ def test_without_the_manager_clients_connect_publish_and_are_notified(live: Live
         live.status()
     with _open(live, "car") as car, _open(live, "sign") as sign:
         sign.subscribe("road")
-        _heard_soon(car, sign, "no manager")
+        _heard_soon(live, car, sign, "no manager")
         live.processes.kill("e1")
         live.processes.start("e1")  # by the orders on its disk
         until(lambda: health(live, "e1") == "ok", "e1 is back")
-        _heard_soon(car, sign, "e1 began anew")
+        _heard_soon(live, car, sign, "e1 began anew")
         live.processes.kill("e2")
         live.processes.start("e2")
         until(lambda: health(live, "e2") == "ok", "e2 is back")
-        _heard_soon(car, sign, "e2 began anew")
+        _heard_soon(live, car, sign, "e2 began anew")
     live.processes.start("manager")
     until(lambda: health(live, "manager") == "ok", "the manager is back")
     until(lambda: live.status()["counts"]["servers_up"] == 3, "it sees all servers again")
     with _open(live, "car") as car, _open(live, "sign") as sign:
         sign.subscribe("road")
-        _heard_soon(car, sign, "all is well")
+        _heard_soon(live, car, sign, "all is well")
 
 
 def test_health_is_503_until_there_are_orders(scenario: Path) -> None:
@@ -199,7 +200,6 @@ def test_health_is_503_until_there_are_orders(scenario: Path) -> None:
 
 
 def test_a_server_that_dies_by_itself_is_started_again(live: LiveSite) -> None:
-    live.processes.watch()  # starts what an earlier test may have left dead
     pid, restarted = live.processes.pid("cloud"), live.processes.restarted
     os.kill(pid, signal.SIGKILL)
     until(lambda: not is_running(pid), "the cloud server is gone")

@@ -47,6 +47,8 @@ class SiteProcesses:
         self._processes: dict[str, ForkServerProcess] = {}
         self._started_s: dict[str, float] = {}
         self._restarts: dict[str, int] = {}
+        self._killed: set[str] = set()
+        """Servers that `kill` ended: they stay away until `start`."""
         self.restarted = 0
         """Servers that died by themselves and were started again."""
 
@@ -58,6 +60,7 @@ class SiteProcesses:
             name=f"nearcast {server}",
         )
         process.start()
+        self._killed.discard(server)
         self._processes[server] = process
         self._started_s[server] = time.monotonic()
 
@@ -75,14 +78,15 @@ class SiteProcesses:
     def kill(self, server: str) -> None:
         """End a server as a power cut would, and wait until it is gone."""
         process = self._processes[server]
+        self._killed.add(server)
         process.kill()
         process.join()
 
     def watch(self) -> list[str]:
-        """Start servers again that died; return those that died too often."""
+        """Start servers again that died by themselves; return those that died too often."""
         given_up = []
         for server, process in list(self._processes.items()):
-            if process.exitcode is None:
+            if process.exitcode is None or server in self._killed:
                 continue
             if time.monotonic() - self._started_s[server] > _BY_ITSELF_S:
                 self._restarts.pop(server, None)
