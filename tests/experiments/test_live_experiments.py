@@ -8,6 +8,7 @@ import pytest
 from cli.conftest import Run, run  # noqa: F401
 from nearcast.experiments import echo_rate
 from nearcast.experiments.live_delays import LivePoint, delivery_means, summary
+from nearcast.experiments.machine_noise import Noise
 from nearcast.experiments.percentiles import percentile
 from nearcast.sdk.notification import Notification
 from nearcast.site.swarm import Arrival
@@ -72,8 +73,18 @@ def test_echoes_come_back_and_are_durable() -> None:
     assert 0 < point.median_ms <= point.p99_ms <= point.largest_ms
     assert 0 < point.raw_median_ms <= point.raw_p99_ms
     assert point.stolen_percent is None or 0 <= point.stolen_percent <= 100
+    assert 0 <= point.quiet_percent <= 100
+    assert point.quiet_percent == 0 or point.quiet_p99_ms <= point.largest_ms
     (row,) = echo_rate.summary([point])
     assert (row["messages/s"], row["lost"], row["knee"]) == (40, 0, "")
+
+
+def test_what_was_stolen_spoils_what_is_near_it() -> None:
+    noise = Noise(0.1, 0.3, 2.0, (10.0, 20.0))
+    spans = {(10.06, 19.94): True, (19.96, 20.1): False, (9.0, 9.96): False, (20.1, 21.0): True}
+    assert {span: noise.is_quiet(*span) for span in spans} == spans
+    assert not noise.is_quiet(9.0, 21.0)
+    assert Noise(0.1, 0.3, None).is_quiet(0.0, 99.0)
 
 
 def test_percentiles_are_measured_values() -> None:

@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from nearcast.experiments.machine_noise import MachineNoise, Noise
 from nearcast.experiments.percentiles import percentile
@@ -61,6 +62,10 @@ class EchoPoint:
     raw_p99_ms: float
     stolen_percent: float | None
     """CPU time that the machine's host gave to others meanwhile; None where nobody tells."""
+    quiet_percent: float
+    """Round trips near which nothing was stolen."""
+    quiet_p99_ms: float
+    """Of these."""
     is_knee: bool = False
     """The first rate at which the p99 passes 50 ms or something is lost."""
 
@@ -113,6 +118,7 @@ def summary(points: Sequence[EchoPoint]) -> list[dict[str, object]]:
             "durable": point.acknowledged,
             "bare UDP p99, ms": point.raw_p99_ms,
             "stolen, %": point.stolen_percent,
+            "p99 unstolen, ms": point.quiet_p99_ms,
             "Mercury's median, ms": PROTOTYPE_MEDIAN_MS.get(point.rate_hz),
             "knee": "here" if point.is_knee else "",
         }
@@ -120,11 +126,16 @@ def summary(points: Sequence[EchoPoint]) -> list[dict[str, object]]:
     ]
 
 
+class _RoundTrip(NamedTuple):
+    arrived_s: float
+    total_ms: float
+
+
 @dataclass(slots=True)
 class _Load:
     sent: int
     seconds: float
-    round_trips_ms: list[float]
+    round_trips: list[_RoundTrip]
     acknowledged: int
     noise: Noise
 
@@ -132,10 +143,10 @@ class _Load:
 async def _round_trips(
     credentials: Sequence[Credentials], rate_hz: int, seconds: float, machine: MachineNoise
 ) -> _Load:
-    found_ms: list[float] = []
+    found: list[_RoundTrip] = []
 
     def note(notification: Notification) -> None:
-        found_ms.append(notification.total_ms or math.nan)
+        found.append(_RoundTrip(time.time(), notification.total_ms or math.nan))
 
     clients = [Client(one, timeout_s=30.0) for one in credentials]
     try:
@@ -157,16 +168,16 @@ async def _round_trips(
 
         warm_up = max(1, round(rate_hz * _WARM_UP_S))
         await _paced(warm_up, rate_hz, send)
-        await _until(lambda: len(found_ms) >= warm_up, _DRAIN_S)
-        found_ms.clear()
+        await _until(lambda: len(found) >= warm_up, _DRAIN_S)
+        found.clear()
         machine.begin()
         took_s = await _paced(total, rate_hz, send)
-        await _until(lambda: len(found_ms) >= total, _DRAIN_S)
+        await _until(lambda: len(found) >= total, _DRAIN_S)
         noise = machine.end()
         # acknowledgements follow the sync, which notifications do not wait for
         await _until(lambda: not any(client.unacknowledged for client in clients), _DRAIN_S)
         left = sum(client.unacknowledged for client in clients)
-        return _Load(total, took_s, found_ms, total - left, noise)
+        return _Load(total, took_s, found, total - left, noise)
     finally:
         await asyncio.gather(
             *(client.close(timeout_s=1.0) for client in clients), return_exceptions=True
@@ -194,7 +205,12 @@ async def _until(is_done: Callable[[], bool], limit_s: float) -> None:
 
 
 def _point(rate_hz: int, load: _Load, *, in_search: bool) -> EchoPoint:
-    found = load.round_trips_ms
+    found = [one.total_ms for one in load.round_trips]
+    quiet = [
+        one.total_ms
+        for one in load.round_trips
+        if load.noise.is_quiet(one.arrived_s - one.total_ms / 1e3, one.arrived_s)
+    ]
     p99_ms = percentile(found, 0.99)
     broken = p99_ms > _KNEE_P99_MS or len(found) < load.sent
     return EchoPoint(
@@ -210,6 +226,8 @@ def _point(rate_hz: int, load: _Load, *, in_search: bool) -> EchoPoint:
         raw_median_ms=load.noise.median_ms,
         raw_p99_ms=load.noise.p99_ms,
         stolen_percent=load.noise.stolen_percent,
+        quiet_percent=100 * len(quiet) / max(1, len(found)),
+        quiet_p99_ms=percentile(quiet, 0.99),
         is_knee=in_search and broken,
     )
 

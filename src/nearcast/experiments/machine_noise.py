@@ -1,8 +1,8 @@
 """What the machine itself does to round trips while something else is measured.
 
-Two processes exchange small datagrams over bare UDP sockets, a few per second: what these need at
+Two processes exchange small datagrams over bare UDP sockets, 200 per second: what these need at
 the 99th percentile no server on this machine can beat. On a virtual machine, the time that its
-host gave to others is told as well.
+host gave to others is told as well, and when that was.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import multiprocessing
 import os
 import socket
 import time
+from bisect import bisect_left
 from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
@@ -35,6 +36,13 @@ class Noise:
     p99_ms: float
     stolen_percent: float | None
     """Share of this machine's CPU time that its host did not give; None where nobody tells."""
+    stolen_at_s: tuple[float, ...] = ()
+    """Unix times at which such a theft was seen, in order; 10 ms of CPU time or more each."""
+
+    def is_quiet(self, start_s: float, end_s: float, margin_s: float = 0.05) -> bool:
+        """Tell whether nothing was stolen in a while, nor shortly before or after it."""
+        at = bisect_left(self.stolen_at_s, start_s - margin_s)
+        return at == len(self.stolen_at_s) or self.stolen_at_s[at] > end_s + margin_s
 
 
 class MachineNoise:
@@ -66,7 +74,8 @@ class MachineNoise:
     def end(self) -> Noise:
         """Return what was found since `begin`."""
         self._pipe.send(False)
-        round_trips_ms: list[float] = self._pipe.recv()
+        round_trips_ms: list[float]
+        round_trips_ms, stolen_at_s = self._pipe.recv()
         before_s, after_s = self._stolen_s, _stolen_s()
         all_s = (time.monotonic() - self._began_s) * (os.cpu_count() or 1)
         known = before_s is not None and after_s is not None
@@ -74,6 +83,7 @@ class MachineNoise:
             percentile(round_trips_ms, 0.5),
             percentile(round_trips_ms, 0.99),
             100 * ((after_s or 0.0) - (before_s or 0.0)) / all_s if known else None,
+            tuple(stolen_at_s),
         )
 
 
@@ -101,7 +111,8 @@ def _ask(pipe: Connection, port: int) -> None:
     pipe.send(None)
     while pipe.recv():
         found_ms: list[float] = []
-        due_s = time.monotonic()
+        stolen_at_s: list[float] = []
+        stolen_s, due_s = _stolen_s(), time.monotonic()
         while not pipe.poll(max(0.0, due_s - time.monotonic())):
             due_s += _INTERVAL_S
             began_s = time.monotonic()
@@ -111,5 +122,7 @@ def _ask(pipe: Connection, port: int) -> None:
                 while own.recv(2048) != question:
                     pass  # the answer to one that was given up
                 found_ms.append((time.monotonic() - began_s) * 1e3)
+            if (before_s := stolen_s) != (stolen_s := _stolen_s()) and before_s is not None:
+                stolen_at_s.append(time.time())
         pipe.recv()
-        pipe.send(found_ms)
+        pipe.send((found_ms, stolen_at_s))
