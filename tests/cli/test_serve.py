@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 import socket
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -144,3 +146,24 @@ def test_a_plan_of_another_scenario_is_refused(run: Run, site: SiteFolder) -> No
     said = _serve(run, site, "manager")
     assert "homes.csv" in said
     assert "stranger" in said
+
+
+def test_a_server_that_should_be_started_again_ends_with_code_1() -> None:
+    program = """
+import sys
+import nearcast.runtime.serve
+from nearcast.cli.main import main
+from nearcast.errors import RestartNeededError
+
+def end(*_):
+    raise RestartNeededError("server 'e1' ends: its mesh is stuck")
+
+nearcast.runtime.serve.serve = end
+sys.argv = ["nearcast", "serve", "edge", "--config", "e1.toml"]
+main()
+"""
+    ended = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False
+    )
+    assert (ended.returncode, ended.stdout) == (1, "")
+    assert ended.stderr == "error: server 'e1' ends: its mesh is stuck\n"

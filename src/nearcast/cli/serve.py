@@ -24,7 +24,8 @@ def serve() -> None:
     """Run one server of a site until Ctrl-C or SIGTERM.
 
     Logs go to stderr as JSON lines. Metrics, health and status are served over HTTP as the
-    configuration says. `nearcast up` writes configurations and runs a whole site.
+    configuration says. `nearcast up` writes configurations and runs a whole site. Exit codes:
+    0 stopped as asked, 1 something broke under it and a new start should help, 2 its input.
 
     \b
       nearcast serve manager --config manager.toml
