@@ -1,0 +1,130 @@
+"""A publication on its way: one struct from the wire to the processor, and its record bytes.
+
+The record is made once and is the same in the spool, in a copy for another broker and in a
+forwarded message; the topic is not in it, whatever holds the record names it.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from struct import Struct, error
+
+import msgspec
+
+__all__ = ["Origin", "Publication", "decode_record"]
+
+# origin, length of the publisher's id, epoch, sequence, published, received, x, y
+_FIXED = Struct("<BHQQQQdd")
+_pack, _unpack_from, _SIZE = _FIXED.pack, _FIXED.unpack_from, _FIXED.size
+
+
+class Origin(IntEnum):
+    """How a publication came to this broker."""
+
+    DIRECT = 0
+    """From its publisher: spooled and processed here."""
+    COPY = 1
+    """From another broker of the topic, which has processed it: spooled only."""
+    ONCE = 2
+    """From its publisher, who wants no acknowledgement: processed, and spooled until a restart."""
+
+
+_ORIGINS = tuple(Origin)
+
+
+class Publication(msgspec.Struct, gc=False):
+    """A message of a publisher; (topic, publisher, epoch, sequence) is its identity.
+
+    Those of `Origin.ONCE` have an epoch and a sequence of their own.
+    """
+
+    topic: str
+    publisher: str
+    epoch: int
+    """Rises each time the publisher begins to count anew."""
+    sequence: int
+    """Counts the publisher's messages of this topic and epoch, from 1, without gaps but for ONCE."""
+    published_us: int
+    """When it was published, by its publisher's clock; Unix time."""
+    received_us: int
+    """When the publisher's home got it; Unix time."""
+    x_km: float
+    y_km: float
+    payload: bytes
+    origin: Origin = Origin.DIRECT
+    oldest: int = 0
+    """The lowest sequence that its publisher still needs acknowledged; 0 when nobody said."""
+    arrived_us: int = 0
+    """When this server got it: waiting is counted from then on."""
+    encoded: bytes = b""
+    """What `record` made; empty before."""
+
+    @property
+    def published_at_s(self) -> float:
+        """When it was published, in seconds of Unix time."""
+        return self.published_us / 1e6
+
+    @property
+    def received_at_s(self) -> float:
+        """When the publisher's home got it, in seconds of Unix time."""
+        return self.received_us / 1e6
+
+    def record(self) -> bytes:
+        """Return its bytes, made at the first call."""
+        if not self.encoded:
+            publisher = self.publisher.encode()
+            self.encoded = b"".join(
+                (
+                    _pack(
+                        self.origin,
+                        len(publisher),
+                        self.epoch,
+                        self.sequence,
+                        self.published_us,
+                        self.received_us,
+                        self.x_km,
+                        self.y_km,
+                    ),
+                    publisher,
+                    self.payload,
+                )
+            )
+        return self.encoded
+
+
+def decode_record(topic: str, record: bytes, origin: Origin | None = None) -> Publication:
+    """Return the publication of a record.
+
+    Parameters
+    ----------
+    origin
+        How it came here; None: as the record says.
+
+    Raises
+    ------
+    ValueError
+        When the bytes are not a record.
+    """
+    try:
+        said, length, epoch, sequence, published, received, x, y = _unpack_from(record)
+    except error as problem:
+        raise ValueError(f"{len(record)} bytes are not a record") from problem
+    start = _SIZE + length
+    if len(record) < start or said >= len(_ORIGINS):
+        raise ValueError("a record is cut short or of an unknown origin")
+    if origin is not None and origin != said:
+        said = origin
+        record = bytes((origin,)) + record[1:]
+    return Publication(
+        topic,
+        record[_SIZE:start].decode(),
+        epoch,
+        sequence,
+        published,
+        received,
+        x,
+        y,
+        record[start:],
+        _ORIGINS[said],
+        encoded=record,
+    )
