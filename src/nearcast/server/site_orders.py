@@ -32,9 +32,6 @@ class TopicOrder(msgspec.Struct, frozen=True):
     """Messages that its spool keeps."""
     brokers: tuple[str, ...]
     """Servers that manage it, the cloud server among them if anything is delegated to it."""
-    share: dict[str, float]
-    """Part of a broker's messages that it processes itself, by edge server; the rest is
-    delegated to the cloud server."""
     processor: str = "forward"
     options: dict[str, Any] = {}
     notify_after_sync: bool = False

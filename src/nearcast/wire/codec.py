@@ -15,7 +15,17 @@ from nearcast.wire import messages
 from nearcast.wire.generated import nearcast_pb2
 from nearcast.wire.messages import Message
 
-__all__ = ["COPY", "FRAME_BYTES", "FRAME_LIMIT", "Refused", "decode", "encode", "mark_copy"]
+__all__ = [
+    "COPY",
+    "FRAME_BYTES",
+    "FRAME_LIMIT",
+    "Refused",
+    "check_topic",
+    "decode",
+    "decode_body",
+    "encode",
+    "mark_copy",
+]
 
 # The pure Python backend recurses without a limit and is 50 times slower.
 assert api_implementation.Type() == "upb", "nearcast needs protobuf with its upb backend"
@@ -49,7 +59,8 @@ class _Kind(NamedTuple):
     protobuf: type[Any]
 
 
-def _check_topic(topic: str) -> str | None:
+def check_topic(topic: str) -> str | None:
+    """Return what is wrong with a topic, None when nothing is."""
     if not topic:
         return "the topic is empty"
     if len(topic) * 4 > _TOPIC_BYTES and len(topic.encode()) > _TOPIC_BYTES:
@@ -73,7 +84,7 @@ def _check_of(message_type: type[Any]) -> Callable[[Any], str | None]:
             return f"{next(wrong)} is not finite"
         if numbered and not message.oldest <= message.sequence:
             return "oldest lies after sequence"
-        return _check_topic(message.topic) if needs_topic else None
+        return check_topic(message.topic) if needs_topic else None
 
     return check
 
@@ -158,11 +169,17 @@ def decode(payload: bytes) -> list[tuple[Message, bool]]:
         end = body + int.from_bytes(payload[start + 1 : body], "big")
         if end > len(payload):
             raise Refused("malformed")
-        kind = _BY_NUMBER.get(number & ~COPY)
-        if kind is not None:
-            found.append((_parse(kind, payload[body:end]), number >= COPY))
+        message = decode_body(number & ~COPY, payload[body:end])
+        if message is not None:
+            found.append((message, number >= COPY))
         start = end
     return found
+
+
+def decode_body(number: int, body: bytes) -> Message | None:
+    """Return the message of a frame's body by the frame's type; None for an unknown type."""
+    kind = _BY_NUMBER.get(number)
+    return None if kind is None else _parse(kind, body)
 
 
 def _parse(kind: _Kind, body: bytes) -> Message:

@@ -9,14 +9,14 @@ from nearcast.broker.actions import Actions
 from nearcast.broker.broker import Broker
 from nearcast.broker.topic_settings import TopicSettings
 from nearcast.errors import NearcastError
-from nearcast.server.node_settings import NodeSettings
+from nearcast.server.server_settings import ServerSettings
 from nearcast.server.site_orders import Orders, TopicOrder
 from nearcast.spool.changes import Group, LiveTopic
 
-__all__ = ["ManagedTopics"]
+__all__ = ["TopicRegistry"]
 
 
-class ManagedTopics:
+class TopicRegistry:
     """Keeps a broker's topics as the orders want them.
 
     What the plan no longer wants here stays readable: its messages were acknowledged.
@@ -31,7 +31,7 @@ class ManagedTopics:
 
     def __init__(
         self,
-        settings: NodeSettings,
+        settings: ServerSettings,
         broker: Broker,
         recovered: Mapping[str, LiveTopic],
         refuse: Callable[[str, str], None],
