@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -144,18 +144,20 @@ class ServerSession:
             self._acks = {}
         return frames
 
-    def send(self, packet: Packet) -> SendDatagram | None:
-        """Return the datagram with a packet; None when there is no counter left for it."""
-        channel, address = self.channel, self.address
-        if address is None or channel.is_spent:
-            return None
-        payload, flight = packet
-        if flight is not None and self._settings.notification_limit:
-            flights = self._flights
-            if len(flights) >= self._settings.notification_limit:
-                self.notifications_dropped += len(flights.pop(next(iter(flights))).frames)
-            flights[channel.counter] = flight
-        return SendDatagram(address, channel.seal(payload))
+    def send(self, packets: Iterable[Packet], sent: list[SendDatagram]) -> None:
+        """Add the datagrams with packets to `sent`, as far as there are counters left for them."""
+        channel, address, flights = self.channel, self.address, self._flights
+        if address is None:
+            return
+        limit = self._settings.notification_limit
+        for payload, flight in packets:
+            if channel.is_spent:
+                return
+            if flight is not None and limit:
+                if len(flights) >= limit:
+                    self.notifications_dropped += len(flights.pop(next(iter(flights))).frames)
+                flights[channel.counter] = flight
+            sent.append(SendDatagram(address, channel.seal(payload)))
 
     def unconfirmed(self) -> list[bytes]:
         """Return the notifications that the client may not have: sent ones marked as copies."""
@@ -190,9 +192,7 @@ class ServerSession:
                 wait_s = min(2 * flight.wait_s, self._settings.longest_retry_s)
                 copies = [mark_copy(frame) for frame in flight.frames]
                 again = Flight(flight.frames, now + wait_s, wait_s)
-                datagram = self.send(Packet(b"".join(copies), again))
-                if datagram is not None:
-                    sent.append(datagram)
+                self.send([Packet(b"".join(copies), again)], sent)
         return sent
 
     def heard_from(

@@ -303,10 +303,8 @@ class ServerSessions:
         session = self._table.by_client.get(client)
         if session is not None:
             self._queue(session, Close(reason))
-            for packet in pack_frames(session.take_frames(), session.room, now, 0.0):
-                datagram = session.send(packet)
-                if datagram is not None:
-                    self._outgoing.append(datagram)
+            packets = pack_frames(session.take_frames(), session.room, now, 0.0)
+            session.send(packets, self._outgoing)
             self._end(session, reason)
 
     # Time and datagrams out
@@ -331,22 +329,20 @@ class ServerSessions:
         packed: dict[tuple[int, ...], tuple[list[Packet], list[bytes]]] = {}
         for session in queued:
             session.is_queued = False
-            frames = session.take_frames() if session.is_open else []
+            frames = session.take_frames() if session.is_open else None
             if not frames:
                 continue
             key = tuple(map(id, frames))
             known = packed.get(key)
             if known is None:
                 known = packed[key] = (pack_frames(frames, session.room, now, wait_s), frames)
-            for packet in known[0]:
-                datagram = session.send(packet)
-                if datagram is not None:
-                    sent.append(datagram)
+            session.send(known[0], sent)
             if session.awaits_receipts:
                 self._awaiting[session.index] = session
-                self._next_resend = min(self._next_resend, now + wait_s)
-            if session.channel.is_worn:
+            if session.channel.counter > session.channel.rekey_at:
                 self.close(session.client, CloseReason.WORN, now)
+        if self._awaiting and queued:
+            self._next_resend = min(self._next_resend, now + wait_s)
         sent.extend(self._outgoing)
         self._outgoing = []
         return sent
