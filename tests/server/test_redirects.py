@@ -14,7 +14,7 @@ from nearcast.server.peer_channel import decode_frame
 from nearcast.server.site_orders import ClientOrder, Orders, TopicOrder
 from nearcast.server.stream_targets import Capacity
 from nearcast.testing.simulated_site import Network, SimulatedClient, SimulatedSite
-from nearcast.wire.actions import Connected, Disconnected
+from nearcast.wire.actions import Confirmed, Connected, Disconnected
 from nearcast.wire.messages import CloseReason
 from nearcast.wire.noise import public_key
 from server.site_making import NOTED, RandomSite
@@ -362,3 +362,32 @@ def test_orders_survive_a_restart_without_the_manager() -> None:
     older = msgspec.structs.replace(saved, revision=0, topics=())
     made.node("e1").obey(older, made.site.now)
     assert made.node("e1").orders == saved
+
+
+@pytest.mark.parametrize("target", ["e1", "cloud"])
+def test_a_message_published_as_soon_as_a_subscription_is_confirmed_is_heard(target: str) -> None:
+    network = Network(delay_s=lambda sender, receiver: 0.05 if len(sender) > 1 else 0.001)
+    made = SmallSite(network=network)
+    made.publish = {"a": {"t": target}}
+    made.obey(TopicOrder("t", 5, (target,)))
+    made.site.connect(made.people.values())
+    made.site.run(1.0)
+    made.people["c"].subscribe("t")
+    while not any(isinstance(event, Confirmed) for _, event in made.people["c"].events):
+        made.site.run(0.001)
+    made.people["a"].publish("t", b"at once")
+    made.site.run(1.0)
+    assert made.heard()["c"] == ["at once"]
+
+
+def test_a_subscription_is_confirmed_though_a_server_is_away() -> None:
+    made = SmallSite()
+    made.obey(TopicOrder("t", 5, ("e1", "cloud")))
+    made.site.connect(made.people.values())
+    made.site.run(1.0)
+    made.site.servers["cloud"].kill()
+    made.people["c"].subscribe("t")
+    made.site.run(3.0)
+    assert not [one for _, one in made.people["c"].events if isinstance(one, Confirmed)]
+    made.site.run(4.0)
+    assert [one.accepted for _, one in made.people["c"].events if isinstance(one, Confirmed)]
