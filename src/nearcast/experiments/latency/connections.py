@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Sequence
 from typing import Protocol
 
 from nearcast.experiments.latency.arrivals import Heard
@@ -16,9 +15,9 @@ READ_BYTES = 1 << 18
 class Connections(Protocol):
     """Open connections of all publishers and subscribers; one thread calls them."""
 
-    heard: Sequence[Heard]
+    heard: list[Heard]
     """One per subscriber."""
-    sockets: Sequence[socket.socket]
+    sockets: list[socket.socket]
     """Those to wait for; none where a library reads in threads of its own."""
 
     def publish(self, number: int, payload: bytes) -> None:

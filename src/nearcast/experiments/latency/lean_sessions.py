@@ -7,10 +7,10 @@ subscriptions, publications, receipts and timers are those of `ClientSession`.
 
 from __future__ import annotations
 
+import math
 import os
 import socket
 import time
-from collections.abc import Iterable
 
 from nearcast.experiments.latency.arrivals import Heard
 from nearcast.experiments.latency.workload import HEAD
@@ -45,6 +45,8 @@ class LeanSession(ClientSession):
         """Subscriptions that the server accepted."""
         self.disconnections = 0
         self.unconfirmed_datagrams = 0
+        self.wakeup_s = math.inf
+        """When `Wakeups` will look at it."""
         self._carrier = carrier
         self.connect(steady_now())
 
@@ -99,10 +101,6 @@ class SessionSocket:
         self.unsent = 0
         """Datagrams that the socket had no room for; what matters is repeated."""
 
-    def open_sessions(self, credentials: Iterable[Credentials]) -> list[LeanSession]:
-        """Return new sessions that want to connect."""
-        return [LeanSession(one, self) for one in credentials]
-
     def send(self, datagram: SendDatagram) -> None:
         """Send a datagram, or drop it when there is no room."""
         try:
@@ -111,7 +109,7 @@ class SessionSocket:
             self.unsent += 1
 
     def read(self, now: float) -> list[LeanSession]:
-        """Hand out what has arrived; return the sessions, one entry per datagram."""
+        """Hand out what has arrived; return the sessions that got something."""
         receive, sessions = self.socket.recv, self.sessions
         found = []
         for _ in range(_READS):

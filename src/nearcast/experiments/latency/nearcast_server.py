@@ -103,7 +103,7 @@ def _write_scenario(
 def _write_plan(
     folder: Path, edges: Sequence[str], publishers: Sequence[str], subscribers: Sequence[str]
 ) -> None:
-    """Publishers, and with them the brokers, at the first edge; subscribers at the last one."""
+    """Put publishers, and so the brokers, at the first edge, and subscribers at the last one."""
     folder.mkdir(parents=True)
     homes = [f"{one},{edges[0]}\n" for one in publishers]
     homes += [f"{one},{edges[-1]}\n" for one in subscribers]

@@ -41,9 +41,7 @@ class ZenohConnections:
             for session in self._sessions[:PUBLISHERS]
         ]
         self._subscribers = [
-            session.declare_subscriber(
-                "out/*", zenoh.handlers.Callback(_appending(heard), indirect=False)
-            )
+            session.declare_subscriber("out/*", _appending(heard))
             for session, heard in zip(self._sessions[PUBLISHERS:], self.heard, strict=True)
         ]
 

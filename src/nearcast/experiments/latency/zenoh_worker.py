@@ -26,17 +26,12 @@ def main(port: int) -> None:
         )
         for topic in map(topic_name, range(TOPICS))
     }
-    lock = threading.Lock()  # each connection has a thread of its own
 
     def on_sample(sample: Any) -> None:
         key = str(sample.key_expr)
-        with lock:
-            payload = windows[key].add(sample.payload.to_bytes())
-        publishers[key].put(payload)
+        publishers[key].put(windows[key].add(sample.payload.to_bytes()))
 
-    subscriber = session.declare_subscriber(
-        "in/*", zenoh.handlers.Callback(on_sample, indirect=False)
-    )
+    subscriber = session.declare_subscriber("in/*", on_sample)
     sys.stdout.write("ready\n")
     sys.stdout.flush()
     threading.Event().wait()
