@@ -51,9 +51,9 @@ def latency(
     Delays count from the time at which a message was to be sent. Figures are medians over rounds,
     losses those of all rounds; a lost notification had not come 5 s after the last message.
     """
-    from nearcast.errors import ConfigError
+    from nearcast.errors import ConfigError, NearcastError
     from nearcast.experiments.latency.rounds import find_knees, run_rounds, to_rows
-    from nearcast.experiments.latency.systems import SYSTEMS, TWO_EDGES
+    from nearcast.experiments.latency.systems import PEERS, SYSTEMS, TWO_EDGES
     from nearcast.experiments.latency.verdicts import summary, verdicts
 
     prepare(out)
@@ -63,8 +63,11 @@ def latency(
     if unknown := [name for name in names if name not in SYSTEMS]:
         raise ConfigError(f"--systems: no system {unknown[0]!r}; there are: {', '.join(SYSTEMS)}")
 
-    def skip(reason: str) -> None:
+    broken: list[str] = []
+
+    def skip(system: str, reason: str) -> None:
         click.echo(f"warning: {reason}", err=True)
+        broken.extend([reason] if system not in PEERS else [])
 
     steps = len(names) * (len(rates_hz) * rounds + (8 if knee else 0))
     with step_progress(steps, enabled=not as_json) as begin:
@@ -82,3 +85,7 @@ def latency(
             click.echo(f"{row['system']} holds {row['held_rate']:,} messages/s{until}")
         for verdict in verdicts(rows, knees):
             click.echo(str(verdict))
+    if lost := sum(row["unacknowledged"] for row in rows):
+        broken.append(f"{lost:,} durable publications were not acknowledged within 5 s")
+    if broken:
+        raise NearcastError("; ".join(broken))

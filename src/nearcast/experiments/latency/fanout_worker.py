@@ -58,7 +58,14 @@ def _send(connections: NearcastConnections, pacer: Pacer, number: int) -> tuple[
     began_ns = time.monotonic_ns()
     connections.publish(number * TOPICS, make_payload(began_ns, number))
     connections.flush()
-    pacer.wait(lambda: all(one.at_ns for one in connections.heard), _LOST_S)
+    waiting = list(connections.heard)
+
+    def is_done() -> bool:
+        while waiting and waiting[-1].at_ns:
+            waiting.pop()
+        return not waiting
+
+    pacer.wait(is_done, _LOST_S)
     at_ns = [one.at_ns[0] for one in connections.heard if one.at_ns]
     pacer.wait(lambda: False, _PAUSE_S)
     lost = len(connections.heard) - len(at_ns)

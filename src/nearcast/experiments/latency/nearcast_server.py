@@ -18,6 +18,8 @@ __all__ = ["NearcastServer", "run_nearcast"]
 
 _EDGES = ("edge", "edge2")
 _SPARE_SESSIONS = 1_000
+_ENROLLED_AT_ONCE = 1_000
+"""The manager refuses a request of more than a megabyte."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +70,9 @@ def run_nearcast(
             ),
         )
         with run_site(folder / "scenario", folder / "site", options) as live:
-            live.enrol_clients()
+            everybody = [*senders, *receivers]
+            for first in range(0, len(everybody), _ENROLLED_AT_ONCE):
+                live.enrol_clients(everybody[first : first + _ENROLLED_AT_ONCE])
             yield NearcastServer(
                 {name: live.processes.pid(name) for name in names},
                 [live.site.credentials_file(one) for one in senders],

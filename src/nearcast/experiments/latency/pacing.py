@@ -17,7 +17,7 @@ from nearcast.experiments.latency.workload import make_payload
 
 __all__ = ["Pacer"]
 
-_TICK_NS = 5_000_000
+_TICK_NS = 10_000_000
 _LEAD_NS = 20_000_000
 
 

@@ -29,13 +29,13 @@ def run_rounds(
     *,
     seconds: float,
     rounds: int,
-    skip: Callable[[str], None],
+    skip: Callable[[str, str], None],
     begin: Callable[[str], None] = lambda name: None,
 ) -> Iterator[Row]:
     """Measure every system at every rate, then all of it again; yield one row per run.
 
-    Each round begins with another system. A peer that cannot be had, or fails, is left out
-    from then on, and `skip` is told why.
+    Each round begins with another system. One that cannot be had, or fails, is left out from then
+    on, and `skip` is told which and why.
     """
     left_out: set[str] = set()
     for turn in range(rounds):
@@ -49,16 +49,14 @@ def run_rounds(
                         begin(f"round {turn + 1}: {system}, {rate_hz:,} messages/s")
                         yield _measure(system, target, rate_hz, seconds)
             except NearcastError as error:
-                if system not in PEERS:
-                    raise
                 left_out.add(system)
-                skip(_reason(system, error))
+                skip(system, _reason(system, error))
 
 
 def find_knees(
     systems: Sequence[str],
     *,
-    skip: Callable[[str], None],
+    skip: Callable[[str, str], None],
     begin: Callable[[str], None] = lambda name: None,
     rates_hz: Sequence[int] = _KNEE_RATES_HZ,
     seconds: float = _KNEE_S,
@@ -77,9 +75,7 @@ def find_knees(
                         break
                     held = row
         except NearcastError as error:
-            if system not in PEERS:
-                raise
-            skip(_reason(system, error))
+            skip(system, _reason(system, error))
             continue
         yield {
             "system": system,
@@ -107,8 +103,10 @@ def _combined(group: Sequence[Row]) -> Row:
     row["lost"] = sum(one["lost"] for one in group)
     row["cpu_us_per_message"] = _middle([one["cpu_us_per_message"] for one in group])
     row["rounds"] = len(group)
-    for name in ("unacknowledged", "repeated", "sent"):
+    for name in ("sent", "unacknowledged", "repeated"):
         row[name] = sum(one[name] for one in group)
+    if row["system"] not in PEERS:
+        row["acknowledged"] = row["sent"] - row["unacknowledged"]
     labels = group[0]["cpu_us_by_process"]
     row["cpu_us_by_process"] = {
         label: _middle([one["cpu_us_by_process"].get(label) for one in group]) for label in labels

@@ -50,17 +50,16 @@ def _cells(row: Row, rows: Sequence[Row]) -> Row:
     is_peer = row["system"] in PEERS
     return {
         "system": row["system"],
-        "messages/s": row["rate"],
+        "msg/s": row["rate"],
         "p50, ms": row["p50_ms"],
         "p99, ms": row["p99_ms"],
         "p99.9, ms": row["p999_ms"],
         "lost": row["lost"],
-        "CPU, us": row["cpu_us_per_message"],
+        "CPU, us": round(row["cpu_us_per_message"]),
         "p50 / peer": None if is_peer else _share(row, rows, "p50_ms"),
         "p99 / peer": None if is_peer else _share(row, rows, "p99_ms"),
-        "best p99, ms": row["best_p99_ms"],
-        "sent late p99, ms": row["send_late_p99_ms"],
-        "load, us": row["load_cpu_us_per_message"],
+        "sent late, ms": row["send_late_p99_ms"],
+        "load, us": round(row["load_cpu_us_per_message"]),
         "stolen, %": row["stolen_percent"],
     }
 

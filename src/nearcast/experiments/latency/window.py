@@ -25,11 +25,14 @@ class Window:
         """Return what to tell the subscribers about a message: as long as the message itself."""
         values = self._values
         values.append(VALUE.unpack_from(payload, HEAD.size)[0])
-        total = largest = 0.0
+        total = 0.0
+        smallest = largest = values[0]
         for value in values:
             total += value
             if value > largest:
                 largest = value
+            if value < smallest:
+                smallest = value
         mean = total / len(values)
         squares = before = 0.0
         crossings = 0
@@ -39,5 +42,5 @@ class Window:
             if gap * before < 0.0:
                 crossings += 1
             before = gap
-        result = _RESULT.pack(mean, squares / len(values), largest, crossings)
+        result = _RESULT.pack(mean, squares / len(values), largest - smallest, crossings)
         return payload[: HEAD.size] + result + payload[_RESULT_END:]
