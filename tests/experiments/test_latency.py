@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from nearcast.experiments.latency.arrivals import Heard, count
 from nearcast.experiments.latency.pacing import Pacer
 from nearcast.experiments.latency.peer_packages import PeerMissingError
 from nearcast.experiments.latency.process_usage import cpu_seconds, descendants, pss_mb
+from nearcast.experiments.latency.systems import SYSTEMS
 from nearcast.experiments.latency.target import Target
 from nearcast.experiments.latency.verdicts import summary, verdicts
 from nearcast.experiments.latency.window import WINDOW, Window
@@ -99,9 +101,7 @@ def test_send_times_are_fixed_in_advance() -> None:
     assert not pacer.wait(lambda: False, 0.0)
     sent = [HEAD.unpack(head) for head in connections.heard[0].heads]
     assert [number for _, number in sent] == list(range(100, 150))
-    assert {after - before for (before, _), (after, _) in zip(sent, sent[1:], strict=False)} == {
-        100_000
-    }
+    assert {after - before for (before, _), (after, _) in pairwise(sent)} == {100_000}
     assert len(late_ns) == 50
     assert min(late_ns) >= 0
     connections.close()
@@ -190,7 +190,7 @@ def test_a_peer_that_cannot_be_had_is_left_out_with_one_line(
     run: Run,  # noqa: F811
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setitem(rounds.SYSTEMS, "nats", _missing)
+    monkeypatch.setitem(SYSTEMS, "nats", _missing)
     answer = run("bench", "latency", "--systems", "nats", "--rounds", "2", "--json")
     assert answer.code == 0
     assert answer.json == {"rows": []}
@@ -208,7 +208,7 @@ def test_the_knee_is_the_last_rate_before_it_breaks(monkeypatch: pytest.MonkeyPa
         del row["system"], row["rate"], row["cpu_us_by_process"], row["cpu_us_per_message"]
         return {**row, "cpu_s": {}, "load_cpu_s": 1.0, "seconds": 10.0, "stolen_s": None}
 
-    monkeypatch.setitem(rounds.SYSTEMS, "nats", running)
+    monkeypatch.setitem(SYSTEMS, "nats", running)
     monkeypatch.setattr(rounds, "ask_worker", answer)
     (knee,) = rounds.find_knees(["nats"], skip=lambda system, reason: pytest.fail(reason))
     assert (knee["held_rate"], knee["broke_rate"], knee["broke_p99_ms"]) == (2000, 3000, 60.0)
