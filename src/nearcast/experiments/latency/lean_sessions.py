@@ -20,13 +20,14 @@ from nearcast.wire.actions import Confirmed, Disconnected, SendDatagram
 from nearcast.wire.client_link import ClientLink
 from nearcast.wire.client_session import ClientSession
 from nearcast.wire.codec import COPY, FRAME_BYTES, Refused, decode
-from nearcast.wire.framing import Header, Kind, write_header
+from nearcast.wire.framing import Kind
 from nearcast.wire.generated import nearcast_pb2
 
 __all__ = ["LeanSession", "SessionSocket"]
 
 _NOTIFY = 12
-_SEALED = write_header(Header(Kind.SEALED, shard=0, receiver=0))[0]
+_KIND_BITS = 0x0F
+_SEALED = int(Kind.SEALED)
 _RECEIPTS_AT_ONCE = 32
 _READS = 64
 """Datagrams that one pass reads from a socket."""
@@ -49,12 +50,14 @@ class LeanSession(ClientSession):
         self.unconfirmed_datagrams = 0
         self.wakeup_s = math.inf
         """When `Wakeups` will look at it."""
+        self._due = -math.inf
+        """When the session has something to do: nothing before; what arrives may move it."""
         self._carrier = carrier
         self.connect(steady_now())
 
     def take(self, data: bytes, now: float) -> None:
         """Take a datagram of the server: `receive` without what only strangers make necessary."""
-        if self._link is None or data[0] != _SEALED:
+        if self._link is None or data[0] & _KIND_BITS != _SEALED:
             self.receive((data,), now)
             return
         try:
@@ -88,6 +91,7 @@ class LeanSession(ClientSession):
             if number & ~COPY == _NOTIFY:
                 heads.append(_parse_notify(payload[body:after]).payload[: HEAD.size])
             else:
+                self._due = -math.inf
                 for message, _ in decode(payload[start:after]):
                     try:
                         self._on_message(message, now)
@@ -98,6 +102,7 @@ class LeanSession(ClientSession):
             self.heard.at_ns += [time.monotonic_ns()] * found
             self.unconfirmed_datagrams += 1
             link.note_notifications(now)
+            self._due = min(self._due, now + self._settings.receipt_delay_s)
 
 
 class SessionSocket:
