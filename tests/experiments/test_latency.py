@@ -9,19 +9,22 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import pairwise
-from typing import Any
+from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
 from cli.conftest import Run, run  # noqa: F401
 from nearcast.experiments.latency import rounds
 from nearcast.experiments.latency.arrivals import Heard, count
+from nearcast.experiments.latency.lean_sessions import LeanSession
 from nearcast.experiments.latency.pacing import Pacer
-from nearcast.experiments.latency.peer_packages import PeerMissingError
+from nearcast.experiments.latency.peer_packages import PeerMissingError, install_packages
 from nearcast.experiments.latency.process_usage import cpu_seconds, descendants, pss_mb
 from nearcast.experiments.latency.systems import SYSTEMS
 from nearcast.experiments.latency.target import Target
 from nearcast.experiments.latency.verdicts import summary, verdicts
+from nearcast.experiments.latency.wakeups import Wakeups
 from nearcast.experiments.latency.window import WINDOW, Window
 from nearcast.experiments.latency.workload import (
     HEAD,
@@ -268,3 +271,42 @@ def test_echoes_are_printed_as_rows(run: Run) -> None:  # noqa: F811
     assert answer.code == 0, answer.err
     (row,) = answer.json["rows"]
     assert (row["rate_hz"], row["sent"], row["returned"]) == (20, 10, 10)
+
+
+def test_packages_that_cannot_be_installed_are_no_crash(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    with pytest.raises(PeerMissingError, match="file/nearcast/peers-"):
+        install_packages.__wrapped__()
+
+
+class Sleeper:
+    """A session that is due at some times, and after them never."""
+
+    def __init__(self, *due: float) -> None:
+        self.due = [*due, math.inf]
+        self.wakeup_s = math.inf
+        self.ran: list[float] = []
+
+    def next_wakeup(self) -> float:
+        return self.due[0]
+
+    def run(self, now: float) -> None:
+        self.ran.append(now)
+        del self.due[0]
+
+
+def test_sessions_run_when_they_are_due() -> None:
+    early, late = Sleeper(1.0, 4.0), Sleeper(3.0)
+    wakeups = Wakeups()
+    wakeups.run_due(cast("list[LeanSession]", [early, late]), 0.5)
+    assert early.ran == late.ran == []
+    wakeups.run_due([], 1.5)
+    assert (early.ran, late.ran) == ([1.5], [])
+    late.due[0] = 2.0  # something happened to it
+    wakeups.run_due(cast("list[LeanSession]", [late]), 2.5)
+    assert late.ran == [2.5]
+    wakeups.run_due([], 9.0)
+    assert (early.ran, late.ran) == ([1.5, 9.0], [2.5])

@@ -68,6 +68,7 @@ class LeanSession(ClientSession):
     def run(self, now: float) -> None:
         """Send what is due and note what happened."""
         self.unconfirmed_datagrams = 0
+        self._due = -math.inf
         for action in self.poll(now):
             if isinstance(action, SendDatagram):
                 self._carrier.send(action)

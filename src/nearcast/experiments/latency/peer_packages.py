@@ -49,11 +49,12 @@ def install_packages() -> PeerPackages:
     folder = cache_folder / "nearcast" / f"peers-{digest}"
     packages = PeerPackages(folder)
     done = folder / "complete"
-    if done.exists():
+    if done.exists() and packages.python.exists():
         return packages
     try:
         venv.create(folder, with_pip=True, clear=True)
-        _run([str(packages.python), "-m", "pip", "install", "--quiet", *PINS])
+        pip = [str(packages.python), "-m", "pip", "--disable-pip-version-check"]
+        _run([*pip, "install", "--quiet", *PINS])
         done.touch()
     except OSError as error:
         raise PeerMissingError(f"{folder}: {error.strerror or error}") from None
@@ -71,7 +72,12 @@ def find_mosquitto() -> str:
             raise PeerMissingError(
                 "mosquitto is not installed; `apt-get install mosquitto` does it"
             )
-        _run(["apt-get", "install", "--yes", "--no-install-recommends", "mosquitto"])
+        install = ["apt-get", "install", "--yes", "--no-install-recommends", "mosquitto"]
+        try:
+            _run(install)
+        except PeerMissingError:  # the lists of packages may be missing or old
+            _run(["apt-get", "update"])
+            _run(install)
         found = shutil.which("mosquitto", path=_MOSQUITTO_PLACES)
     if found is None:
         raise PeerMissingError("mosquitto was installed and cannot be found")
