@@ -15,14 +15,13 @@ _PARENT, _USER, _SYSTEM = 1, 11, 12
 
 
 def cpu_seconds(roots: Mapping[str, int]) -> dict[str, float]:
-    """Return the CPU time so far, by label; descendants count under ``LABEL children``."""
+    """Return the CPU time so far, by label; descendants count under ``LABEL: NAME``."""
     ticks_per_s = os.sysconf("SC_CLK_TCK")
-    found = {}
+    found: dict[str, float] = {}
     for label, root in roots.items():
-        found[label] = _ticks(root) / ticks_per_s
-        children = [one for one in descendants(root) if one != root]
-        if children:
-            found[f"{label} children"] = sum(map(_ticks, children)) / ticks_per_s
+        for process in descendants(root):
+            name = label if process == root else f"{label}: {_name(process)}"
+            found[name] = found.get(name, 0.0) + _ticks(process) / ticks_per_s
     return found
 
 
@@ -46,6 +45,16 @@ def descendants(root: int) -> list[int]:
     for process in found:  # grows while it is walked
         found += children.get(process, [])
     return found
+
+
+def _name(process: int) -> str:
+    """Return the module that a Python process was started with, or the program's name."""
+    with suppress(OSError):
+        words = (_PROC / str(process) / "cmdline").read_text().split("\0")
+        if "-m" in words[:-1]:
+            return words[words.index("-m") + 1].rpartition(".")[2]
+        return Path(words[0]).name
+    return "ended"
 
 
 def _ticks(process: int) -> int:
