@@ -161,7 +161,8 @@ def test_rows_are_medians_and_losses_add_up() -> None:
     assert (row["best_p50_ms"], row["best_p99_ms"]) == (1.0, 5.0)
     assert row["acknowledged"] == 300
     assert row["stolen_percent"] is None
-    assert "acknowledged" not in peer
+    assert peer["acknowledged"] is None
+    assert list(peer) == list(row)
 
 
 def test_goals_are_judged_against_the_best_peer_of_each_figure() -> None:

@@ -107,8 +107,8 @@ def _combined(group: Sequence[Row]) -> Row:
     row["rounds"] = len(group)
     for name in ("sent", "unacknowledged", "repeated"):
         row[name] = sum(one[name] for one in group)
-    if row["system"] not in PEERS:
-        row["acknowledged"] = row["sent"] - row["unacknowledged"]
+    is_peer = row["system"] in PEERS
+    row["acknowledged"] = None if is_peer else row["sent"] - row["unacknowledged"]
     labels = group[0]["cpu_us_by_process"]
     row["cpu_us_by_process"] = {
         label: _middle([one["cpu_us_by_process"].get(label) for one in group]) for label in labels
