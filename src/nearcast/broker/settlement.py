@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+
+import msgspec
 
 from nearcast.broker.actions import Actions, Copy
 from nearcast.broker.audiences import SubscriberLookup, resolve
@@ -34,21 +35,19 @@ _MOST_IN_FLIGHT = 4
 _DIRECT, _COPY, _ONCE = Origin.DIRECT, Origin.COPY, Origin.ONCE
 
 
-@dataclass(slots=True)
-class Deferred:
+class Deferred(msgspec.Struct):
     """What an event changed in a topic, and what may happen once that is durable."""
 
     change: TopicChange | None = None
     """Records, positions and state in one piece; None when there is nothing to store."""
-    notifications: list[OutgoingNotification] = field(default_factory=list)
-    copies: list[Copy] = field(default_factory=list)
-    records: list[bytes] = field(default_factory=list)
-    positions: dict[str, Position] = field(default_factory=dict)
+    notifications: list[OutgoingNotification] = msgspec.field(default_factory=list)
+    copies: list[Copy] = msgspec.field(default_factory=list)
+    records: list[bytes] = msgspec.field(default_factory=list)
+    positions: dict[str, Position] = msgspec.field(default_factory=dict)
     """How far publishers have come, by id."""
 
 
-@dataclass(slots=True)
-class _Run:
+class _Run(msgspec.Struct):
     """Steps to be spooled only, then a batch to be processed."""
 
     kept: list[Step]
@@ -75,6 +74,8 @@ class Settlement:
         self._next_request = next_request
         self.pending: deque[Step] = deque()
         """What the gate took and nobody has begun."""
+        self.is_mixed = False
+        """Whether copies or positions may be among that, which are not processed."""
         self._in_flight: deque[_Run] = deque()
         self._singly = 0
         """Publications at the head of the queue that go one by one: together they ended a host."""
@@ -141,7 +142,12 @@ class Settlement:
 
     def _take_run(self) -> _Run:
         """Return what comes next in the queue: steps to be spooled only, then a batch."""
-        pending, kept = self.pending, list[Step]()
+        pending = self.pending
+        if self.settings.inline and not self.is_mixed:
+            whole = _Run([], list(pending))  # type: ignore[arg-type]
+            pending.clear()
+            return whole
+        kept = list[Step]()
         batch = list[Publication]()
         limit = len(pending) if self.settings.inline else self.settings.batch_limit
         if self._singly:
@@ -156,6 +162,7 @@ class Settlement:
                 break
             pending.popleft()
         self._singly = max(0, self._singly - len(batch))
+        self.is_mixed = self.is_mixed and bool(pending)
         return _Run(kept, batch)
 
     def _begin_run(self, run: _Run, now_s: float, actions: Actions, deferred: Deferred) -> None:
@@ -207,6 +214,7 @@ class Settlement:
         """Let all that is on its way wait again, in its order."""
         for run in reversed(self._in_flight):
             self.pending.extendleft(reversed((*run.kept, *run.batch)))
+            self.is_mixed = self.is_mixed or bool(run.kept)
         self._in_flight.clear()
 
     def _finish(

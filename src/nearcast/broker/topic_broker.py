@@ -198,6 +198,8 @@ class TopicBroker:
             stream.pending += 1
             if one.origin is Origin.DIRECT:
                 stream.wants_ack = True
+            else:
+                self._settlement.is_mixed = True
 
     def admit_once(self, publication: Publication, actions: Actions) -> None:
         """Take a publication without acknowledgement: newer ones than before, gaps or not."""
@@ -225,6 +227,7 @@ class TopicBroker:
         reached = stream.position
         if reached != before:
             self._pending.append(reached)
+            self._settlement.is_mixed = True
             stream.pending += 1
 
     def run(self, now_s: float, actions: Actions) -> Deferred:
