@@ -28,7 +28,7 @@ __all__ = ["StreamChannel", "StreamError", "StreamSettings", "UnknownKeyError"]
 
 _PROLOGUE = b"nearcast mesh 1"
 _LENGTH_BYTES = 2
-_HANDSHAKE_LIMIT = 512
+_HANDSHAKE_LIMIT = 4_096
 _PIECE_BYTES = 65_535 - TAG_BYTES - 1
 _MESSAGE, _PIECE, _PING, _PONG = b"\0", b"\1", b"\2", b"\3"
 _PING_BYTES = 8
@@ -62,32 +62,33 @@ class StreamChannel:
         "_accepts",
         "_ephemeral",
         "_handshake",
-        "_hello",
         "_output",
+        "_payload",
         "_pieces",
-        "_pieces_bytes",
         "_ping_at",
+        "_ping_token",
         "_receive_counter",
         "_receiving",
         "_rest",
         "_send_counter",
         "_sending",
         "_settings",
+        "answers_pings",
         "is_established",
-        "peer_hello",
         "peer_key",
+        "peer_payload",
         "round_trip_s",
     )
 
     def __init__(
         self,
         handshake: InitiatorHandshake | ResponderHandshake,
-        hello: bytes,
+        payload: bytes,
         settings: StreamSettings | None,
     ) -> None:
-        self._handshake, self._hello = handshake, hello
+        self._handshake, self._payload = handshake, payload
         self._settings = settings or StreamSettings()
-        self._accepts: Callable[[bytes], bool] = lambda _key: True
+        self._accepts: Callable[[bytes, bytes], bool] = lambda _key, _payload: True
         self._ephemeral = b""
         self._sending: CipherState | None = None
         self._receiving: CipherState | None = None
@@ -95,11 +96,12 @@ class StreamChannel:
         self._output: list[bytes] = []
         self._rest = b""
         self._pieces: list[bytes] = []
-        self._pieces_bytes = 0
-        self._ping_at: float | None = None
+        self._ping_token, self._ping_at = b"", 0.0
+        self.answers_pings = True
+        """Set it to False while the other side does not read, so that nothing piles up."""
         self.peer_key = b""
         """The other side's static key; proved once the handshake is done."""
-        self.peer_hello = b""
+        self.peer_payload = b""
         """What the other side said in its handshake message."""
         self.is_established = False
         """Whether the other side has proved to be there now; messages may be sent."""
@@ -113,16 +115,16 @@ class StreamChannel:
         static: bytes,
         ephemeral: bytes,
         peer_key: bytes,
-        hello: bytes = b"",
+        payload: bytes = b"",
         settings: StreamSettings | None = None,
     ) -> StreamChannel:
         """Begin a stream to the owner of a key; its first handshake message is put out at once."""
         handshake = InitiatorHandshake(
             static=static, ephemeral=ephemeral, responder_static=peer_key, prologue=_PROLOGUE
         )
-        channel = cls(handshake, hello, settings)
+        channel = cls(handshake, payload, settings)
         channel.peer_key = peer_key
-        channel._put(handshake.write_first(hello))
+        channel._put(handshake.write_first(payload))
         return channel
 
     @classmethod
@@ -131,13 +133,13 @@ class StreamChannel:
         *,
         static: bytes,
         ephemeral: bytes,
-        accepts: Callable[[bytes], bool],
-        hello: bytes = b"",
+        accepts: Callable[[bytes, bytes], bool],
+        payload: bytes = b"",
         settings: StreamSettings | None = None,
     ) -> StreamChannel:
-        """Wait for a handshake; `accepts` gets the key that the other side has proved."""
+        """Wait for a handshake; `accepts` gets the key that the other side proved, and its payload."""
         handshake = ResponderHandshake(static=static, prologue=_PROLOGUE)
-        channel = cls(handshake, hello, settings)
+        channel = cls(handshake, payload, settings)
         channel._accepts, channel._ephemeral = accepts, ephemeral
         return channel
 
@@ -167,10 +169,11 @@ class StreamChannel:
         self._seal(_MESSAGE + message[last:])
 
     def ping(self, now: float) -> None:
-        """Ask for a sign of life; nothing while the last question is open."""
-        if self._ping_at is None:
-            self._ping_at = now
-            self._seal(_PING + self._send_counter.to_bytes(_PING_BYTES, "big"))
+        """Send a sign of life and ask for one; the round trip of one at a time is measured."""
+        token = self._send_counter.to_bytes(_PING_BYTES, "big")
+        if not self._ping_token:
+            self._ping_token, self._ping_at = token, now
+        self._seal(_PING + token)
 
     def receive(self, data: bytes, now: float) -> list[bytes]:
         """Take bytes as they come; return the messages that are complete.
@@ -203,14 +206,14 @@ class StreamChannel:
         handshake = self._handshake
         try:
             if isinstance(handshake, InitiatorHandshake):
-                self.peer_hello = handshake.read_second(message)
+                self.peer_payload = handshake.read_second(message)
                 self.is_established = True
             else:
-                self.peer_hello = handshake.read_first(message)
+                self.peer_payload = handshake.read_first(message)
                 self.peer_key = handshake.initiator_static
-                if not self._accepts(self.peer_key):
+                if not self._accepts(self.peer_key, self.peer_payload):
                     raise UnknownKeyError("unknown key")
-                self._put(handshake.write_second(self._hello, ephemeral=self._ephemeral))
+                self._put(handshake.write_second(self._payload, ephemeral=self._ephemeral))
         except NoiseError as error:
             raise StreamError(f"handshake: {error}") from None
         self._sending, self._receiving = handshake.split()
@@ -229,18 +232,21 @@ class StreamChannel:
         kind = plain[:1]
         if kind == _MESSAGE and not self._pieces:
             messages.append(plain[1:])
-        elif kind in (_MESSAGE, _PIECE):
-            self._pieces.append(plain[1:])
-            self._pieces_bytes += len(plain)
-            if self._pieces_bytes > self._settings.message_bytes + len(self._pieces):
+        elif kind == _MESSAGE:
+            messages.append(b"".join((*self._pieces, plain[1:])))
+            self._pieces = []
+        elif kind == _PIECE and len(plain) == 1 + _PIECE_BYTES:
+            if len(self._pieces) * _PIECE_BYTES >= self._settings.message_bytes:
                 raise StreamError("a message is too large")
-            if kind == _MESSAGE:
-                messages.append(b"".join(self._pieces))
-                self._pieces, self._pieces_bytes = [], 0
+            self._pieces.append(plain[1:])
         elif kind == _PING and len(plain) == 1 + _PING_BYTES:
-            self._seal(_PONG + plain[1:])
-        elif kind == _PONG and self._ping_at is not None:
-            self.round_trip_s, self._ping_at = now - self._ping_at, None
+            if self.answers_pings:
+                self._seal(_PONG + plain[1:])
+        elif kind == _PONG and len(plain) == 1 + _PING_BYTES:
+            if plain[1:] == self._ping_token:
+                self.round_trip_s = now - self._ping_at
+            if plain[1:] >= self._ping_token:  # else the other side left it unanswered
+                self._ping_token = b""
         else:
             raise StreamError("a record of an unknown kind")
 
