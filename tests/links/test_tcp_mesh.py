@@ -81,7 +81,7 @@ class Server:
 
 async def until(condition: Callable[[], bool]) -> None:
     """Let the loop turn until something holds; the test's time limit ends it."""
-    while not condition():
+    while not condition():  # noqa: ASYNC110 - many things may make it hold
         await asyncio.sleep(0.002)
 
 

@@ -87,6 +87,9 @@ class MeshAcceptor:
     def on_messages(self, connection: MeshConnection, messages: list[bytes]) -> None:
         """Ignore what came with a key that is no longer known."""
 
+    def on_ended(self, connection: MeshConnection) -> None:
+        """Wait for the end of the connection."""
+
     def on_closed(self, connection: MeshConnection) -> None:
         """Count why a handshake failed."""
         if self._leave(connection):

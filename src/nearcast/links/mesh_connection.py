@@ -27,6 +27,10 @@ class ConnectionOwner(Protocol):
         """Take messages, after `on_established`; must not raise."""
         ...
 
+    def on_ended(self, connection: MeshConnection) -> None:
+        """Take note that the other side sends nothing more, and that it will be closed."""
+        ...
+
     def on_closed(self, connection: MeshConnection) -> None:
         """Take note of the end, with the reason in `error`; called once after `on_opened`."""
         ...
@@ -56,7 +60,7 @@ class MeshConnection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._is_full = False
         self.is_retired = False
-        """Whether another connection has taken its place: it only reads what is under way."""
+        """Whether it only reads what is under way: another connection takes its place."""
         self.has_heard = False
         """Whether anything has come since the keep-alive last looked."""
         self.has_sent = False
@@ -101,6 +105,11 @@ class MeshConnection(asyncio.Protocol):
         if messages:
             self.owner.on_messages(self, messages)
 
+    def eof_received(self) -> None:
+        """Send nothing more either: what would be written now could be lost."""
+        self.is_retired = True
+        self.owner.on_ended(self)
+
     def connection_lost(self, exc: Exception | None) -> None:
         """Tell the owner."""
         self._transport = None
@@ -122,7 +131,7 @@ class MeshConnection(asyncio.Protocol):
 
     def send(self, message: bytes) -> bool:
         """Write a message; False when there is no room for it or the connection is over."""
-        if self._is_full:
+        if self._is_full or self.is_retired:
             return False
         try:
             self.channel.send(message)

@@ -178,18 +178,23 @@ class MeshPeer:
                     {"message": "a message of another server failed", "exception": error}
                 )
 
-    def on_closed(self, connection: MeshConnection) -> None:
+    def on_ended(self, connection: MeshConnection) -> None:
         """Go on with another connection, or dial again after a while."""
-        if connection not in self._connections:
-            return  # its handshake failed: the task that dials notices
-        self._connections.remove(connection)
-        self._sent_bytes += connection.sent_bytes
-        self._received_bytes += connection.received_bytes
         if connection is self._current:
             usable = [one for one in self._connections if not one.is_retired]
             self._current = usable[-1] if usable else None
             if self._current is None:
-                self._wait("waiting", f"connection lost: {_text(connection.error)}")
+                error = connection.error or ConnectionResetError("closed by the other side")
+                self._wait("waiting", f"connection lost: {_text(error)}")
+
+    def on_closed(self, connection: MeshConnection) -> None:
+        """Forget a connection; the task that dials notices that a handshake failed."""
+        if connection in self._connections:
+            connection.is_retired = True
+            self._connections.remove(connection)
+            self._sent_bytes += connection.sent_bytes
+            self._received_bytes += connection.received_bytes
+            self.on_ended(connection)
 
     # Dialling
 
