@@ -44,14 +44,18 @@ def config(tmp_path: Path) -> ManagerConfig:
     write_scenario(SCENARIO, tmp_path / "scenario")
     write_homes(tmp_path / "plan", SERVERS[0])
     (tmp_path / "token").write_text(TOKEN)
-    entries = [ServerEntry(name, "127.0.0.1", 7000, "ab" * 32) for name in SERVERS]
+    entries = [
+        ServerEntry(name, "127.0.0.1", 7100, f"{index:064x}", "127.0.0.1", 7000)
+        for index, name in enumerate(SERVERS, start=1)
+    ]
     return ManagerConfig(
         role="manager",
         id="manager",
         data=tmp_path / "data",
-        mesh=MeshConfig("tcp/127.0.0.1:0"),
+        key_file=tmp_path / "manager.key",
+        mesh=MeshConfig("127.0.0.1:0"),
         site=SiteConfig(scenario=tmp_path / "scenario", plan=tmp_path / "plan"),
-        servers=(*entries, ServerEntry("cloud")),
+        servers=(*entries, ServerEntry("cloud", "127.0.0.1", 7100, "cc" * 32)),
         token_file=tmp_path / "token",
         http=HttpConfig(port=0),
     )
@@ -138,8 +142,7 @@ def test_servers_get_orders_and_hear_of_clients_and_plans(config: ManagerConfig)
         assert answer["home"] == {
             "host": "127.0.0.1",
             "port": 7000,
-            "server_key": "ab" * 32,
-            "shard": 0,
+            "server_key": f"{1:064x}",
         }
         assert await site.ask("GET", f"/clients/{CLIENTS[0]}") == (200, answer)
         second = await site.next_orders()

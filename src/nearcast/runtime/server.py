@@ -14,7 +14,7 @@ import msgspec
 
 from nearcast.broker.guard import GuardSettings
 from nearcast.broker.requests import ProcessResult
-from nearcast.errors import ConfigError, OutputError, RestartNeededError
+from nearcast.errors import OutputError, RestartNeededError
 from nearcast.links.emulated_mesh import EmulatedMesh
 from nearcast.links.mesh import MeshLink
 from nearcast.links.steady_clock import SteadyClock
@@ -23,7 +23,7 @@ from nearcast.runtime.config import ServerConfig
 from nearcast.runtime.config_files import read_key_file
 from nearcast.runtime.event_log import EventLog
 from nearcast.runtime.http_endpoint import HttpEndpoint
-from nearcast.runtime.mesh_watch import first_of, watch_mesh
+from nearcast.runtime.mesh_peers import isolation, links_status, manager_peer, server_peers
 from nearcast.runtime.metrics import Gauges, ServerMetrics
 from nearcast.runtime.processor_host import ProcessorHost
 from nearcast.runtime.spool_writer import SpoolWriter
@@ -60,7 +60,7 @@ class LiveServer:
         self.clock = SteadyClock()
         self.metrics = ServerMetrics(config.id)
         self.lost: Exception | None = None
-        """Why the server must end, when its spool or mesh is lost."""
+        """Why the server must end, when its spool is lost."""
         self.ended = asyncio.Event()
         self._opened = AsyncExitStack()
         """All that must be closed, the last one first."""
@@ -86,6 +86,7 @@ class LiveServer:
             await self._opened.aclose()
             raise
         saved = _load_orders(self.config.data / _ORDERS_FILE)
+        self._learn(saved)
         if saved is not None:
             self._do(self.node.obey(saved, self.clock()))
         if self._udp is not None:
@@ -171,11 +172,12 @@ class LiveServer:
             "uncommitted": self._writer.uncommitted,
             "counts": dict(node.counts),
             "drops": dict(node.sessions.drops) if isinstance(node, EdgeServer) else {},
+            **links_status(self._mesh),
         }
 
     def _gauges(self) -> Gauges:
         node, limits = self.node, self.config.limits
-        usage = node.broker.usage()
+        usage, links = node.broker.usage(), self._mesh.states()
         return Gauges(
             sessions=len(node.sessions) if isinstance(node, EdgeServer) else 0,
             topics=len(node.broker.topics),
@@ -187,7 +189,12 @@ class LiveServer:
             uncommitted_seconds=self._writer.oldest_wait_s(),
             mesh_resent=self._channels.resent,
             mesh_dropped=self._channels.dropped,
-            mesh_stuck_seconds=self._mesh.stuck_s(),
+            mesh_links=sum(one.state == "connected" for one in links),
+            mesh_links_down=sum(one.is_down for one in links),
+            mesh_link_drops=sum(one.dropped_messages for one in links),
+            mesh_sent_bytes=sum(one.sent_bytes for one in links),
+            mesh_received_bytes=sum(one.received_bytes for one in links),
+            mesh_rejected=sum(self._mesh.rejected.values()),
             kernel_drops=self._udp.kernel_drops() if self._udp is not None else None,
             spool_messages={name: one.messages for name, one in usage.topics.items()},
             spool_bytes={name: one.size_bytes for name, one in usage.topics.items()},
@@ -197,7 +204,7 @@ class LiveServer:
         config = self.config
         settings = NodeSettings(
             config.id,
-            config.mesh.manager,
+            config.mesh.manager.id if config.mesh.manager is not None else "",
             Capacity(
                 float("inf") if config.limits.storage is None else config.limits.storage,
                 float("inf") if config.limits.compute is None else config.limits.compute,
@@ -289,8 +296,17 @@ class LiveServer:
         for incident in out.incidents:
             _log.info(incident.event, extra={"fields": incident.fields})
         if out.orders is not None:
+            self._learn(out.orders)
             _save_orders(self.config.data / _ORDERS_FILE, out.orders)
         self._set_timer()
+
+    def _learn(self, orders: Orders | None) -> None:
+        """Let the links know the manager and, as far as orders tell, the other servers."""
+        manager = self.config.mesh.manager
+        peers = [] if manager is None else [manager_peer(manager)]
+        if orders is not None:
+            peers += server_peers(orders.servers, self.config.id)
+        self._mesh.learn(peers)
 
     def _set_timer(self) -> None:
         at = self.node.next_wakeup()
@@ -309,7 +325,7 @@ class LiveServer:
             problems.append("the spool's disk is full")
         if self.lost is not None:
             problems.append(str(self.lost))
-        return problems
+        return problems + isolation(self._mesh.states())
 
 
 def _load_orders(path: Path) -> Orders | None:
@@ -340,22 +356,22 @@ async def run_server(config: ServerConfig, mesh: MeshLink, stop: asyncio.Event) 
     NearcastError
         When it cannot start.
     RestartNeededError
-        When its spool or mesh is lost: a new start may recover it.
+        When its spool is lost: a new start may recover it.
     """
-    key = read_key_file(config.clients.key_file) if config.clients is not None else None
-    if (key is None) == (config.role == "edge"):
-        raise ConfigError(f"server {config.id!r}: an edge server needs [clients]")
+    key = read_key_file(config.key_file) if config.clients is not None else None
     server = LiveServer(config, mesh, key)
     await server.start()
     # What is there now stays: looking through all of it would stop the loop for tens of ms.
     gc.collect()
     gc.freeze()
     gc.set_threshold(_GARBAGE_THRESHOLD, 20, 100)
+    stop_wait = asyncio.ensure_future(stop.wait())
+    ended_wait = asyncio.ensure_future(server.ended.wait())
     try:
-        await first_of(stop.wait(), server.ended.wait(), watch_mesh(mesh))
-    except RestartNeededError as error:
-        server.lost = error
+        await asyncio.wait({stop_wait, ended_wait}, return_when=asyncio.FIRST_COMPLETED)
     finally:
+        stop_wait.cancel()
+        ended_wait.cancel()
         await server.stop()
     if server.lost is not None:
         raise RestartNeededError(f"server {config.id!r} ends: {server.lost}")
