@@ -20,8 +20,8 @@ from nearcast.links.memory_mesh import MemoryHub
 from nearcast.runtime import manager_site
 from nearcast.runtime.config import HttpConfig, ManagerConfig, MeshConfig, ServerEntry, SiteConfig
 from nearcast.runtime.manager import LiveManager, run_manager
-from nearcast.server.mesh_channel import MeshChannels
 from nearcast.server.mesh_messages import Hello, NewOrders, decode_mesh, encode_mesh
+from nearcast.server.peer_channels import PeerChannels
 from nearcast.server.site_orders import Orders
 
 SCENARIO = generate_reloc2021(
@@ -66,7 +66,7 @@ class Site:
 
     def __init__(self, hub: MemoryHub, manager: LiveManager, server: str = SERVERS[1]) -> None:
         self.manager = manager
-        self._link, self._channels = hub.link(server), MeshChannels(1)
+        self._link, self._channels = hub.link(server), PeerChannels(1)
         self._orders: asyncio.Queue[Orders] = asyncio.Queue()
 
     async def hello(self, revision: int) -> None:

@@ -4,8 +4,8 @@ import pytest
 
 from nearcast.broker.messages import decode_message
 from nearcast.server.edge import EdgeServer
-from nearcast.server.mesh_channel import MeshChannels
 from nearcast.server.node_settings import NodeSettings
+from nearcast.server.peer_channels import PeerChannels
 from nearcast.server.site_orders import ClientOrder, Orders, ServerOrder, TopicOrder
 from nearcast.wire.actions import Acknowledged, Home, SendDatagram
 from nearcast.wire.client_session import ClientSession
@@ -26,7 +26,7 @@ class OneEdge:
             return next(counter).to_bytes(count, "big")
 
         self.edge = EdgeServer(
-            NodeSettings("e1"), MeshChannels(1), lambda: self.now, server_key, random_bytes
+            NodeSettings("e1"), PeerChannels(1), lambda: self.now, server_key, random_bytes
         )
         orders = Orders(
             1,

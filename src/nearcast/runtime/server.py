@@ -29,10 +29,10 @@ from nearcast.runtime.processor_host import ProcessorHost
 from nearcast.runtime.spool_writer import SpoolWriter
 from nearcast.server.client_desk import EdgeSettings
 from nearcast.server.edge import EdgeServer
-from nearcast.server.mesh_channel import MeshChannels
 from nearcast.server.node import Node
 from nearcast.server.node_settings import NodeSettings
 from nearcast.server.outputs import Outputs
+from nearcast.server.peer_channels import PeerChannels
 from nearcast.server.site_orders import Orders
 from nearcast.server.stream_targets import Capacity
 from nearcast.spool.changes import LiveTopic
@@ -215,7 +215,7 @@ class LiveServer:
             ),
             retry_after_s=config.busy.retry_after_ms / 1e3,
         )
-        channels = self._channels = MeshChannels(life=int(self.clock() * 1e6))
+        channels = self._channels = PeerChannels(incarnation=int(self.clock() * 1e6))
         if self._key is None:
             return Node(settings, channels, self.clock, recovered)
         return EdgeServer(

@@ -10,7 +10,6 @@ from nearcast.broker.messages import Message, Origin
 from nearcast.broker.notifications import OutgoingNotification
 from nearcast.broker.sequence_gate import is_well_formed
 from nearcast.server.managed_topics import ManagedTopics
-from nearcast.server.mesh_channel import MeshChannels
 from nearcast.server.mesh_desk import MeshDesk
 from nearcast.server.mesh_messages import (
     CopyNack,
@@ -23,6 +22,7 @@ from nearcast.server.mesh_messages import (
 )
 from nearcast.server.node_settings import NodeSettings
 from nearcast.server.notices import notice_of
+from nearcast.server.peer_channels import PeerChannels
 from nearcast.server.subscribers import SubscriberDirectory
 from nearcast.spool.changes import LiveTopic
 
@@ -35,7 +35,7 @@ class BrokerDesk(MeshDesk):
     def __init__(
         self,
         settings: NodeSettings,
-        channels: MeshChannels,
+        channels: PeerChannels,
         clock: Callable[[], float],
         recovered: Mapping[str, LiveTopic] | None = None,
     ) -> None:

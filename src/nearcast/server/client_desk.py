@@ -9,10 +9,10 @@ from nearcast.broker.messages import Message, encode_message
 from nearcast.server.departures import Departures
 from nearcast.server.home_clients import HomeClients
 from nearcast.server.log_rows import LogAction, PublicationRow
-from nearcast.server.mesh_channel import MeshChannels
 from nearcast.server.mesh_messages import Forward, Moved, Subscribers, Undelivered, Unsubscribed
 from nearcast.server.node import Node
 from nearcast.server.node_settings import NodeSettings
+from nearcast.server.peer_channels import PeerChannels
 from nearcast.server.subscriber_news import News, SubscriberNews
 from nearcast.spool.changes import LiveTopic
 from nearcast.wire.actions import Deliver, Home, ServerEvent, SessionClosed, SessionOpened
@@ -54,7 +54,7 @@ class ClientDesk(Node):
     def __init__(
         self,
         settings: NodeSettings,
-        channels: MeshChannels,
+        channels: PeerChannels,
         clock: Callable[[], float],
         static_key: bytes,
         random_bytes: RandomBytes,

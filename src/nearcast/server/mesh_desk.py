@@ -6,10 +6,10 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 
 from nearcast.broker.messages import Message, encode_message
-from nearcast.server.mesh_channel import MeshChannels
 from nearcast.server.mesh_messages import Copies, MeshMessage, encode_mesh
 from nearcast.server.node_settings import NodeSettings
 from nearcast.server.outputs import Incident, Outputs
+from nearcast.server.peer_channels import PeerChannels
 
 __all__ = ["MeshDesk"]
 
@@ -26,7 +26,7 @@ class MeshDesk:
     """
 
     def __init__(
-        self, settings: NodeSettings, channels: MeshChannels, clock: Callable[[], float]
+        self, settings: NodeSettings, channels: PeerChannels, clock: Callable[[], float]
     ) -> None:
         self.settings, self._channels, self._clock = settings, channels, clock
         self.counts: Counter[str] = Counter()

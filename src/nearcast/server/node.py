@@ -12,7 +12,6 @@ from nearcast.broker.messages import decode_message
 from nearcast.broker.requests import ProcessResult
 from nearcast.errors import NearcastError, WireError
 from nearcast.server.broker_desk import BrokerDesk
-from nearcast.server.mesh_channel import MeshChannels
 from nearcast.server.mesh_messages import (
     Advance,
     AllTold,
@@ -32,6 +31,7 @@ from nearcast.server.mesh_messages import (
 )
 from nearcast.server.node_settings import NodeSettings
 from nearcast.server.outputs import Outputs
+from nearcast.server.peer_channels import PeerChannels
 from nearcast.server.site_orders import Orders
 from nearcast.server.stream_targets import StreamTargets
 from nearcast.server.subscriber_news import News
@@ -58,7 +58,7 @@ class Node(BrokerDesk):
     def __init__(
         self,
         settings: NodeSettings,
-        channels: MeshChannels,
+        channels: PeerChannels,
         clock: Callable[[], float],
         recovered: Mapping[str, LiveTopic] | None = None,
     ) -> None:
@@ -83,7 +83,7 @@ class Node(BrokerDesk):
             self.counts["mesh_strangers"] += 1
             return self._finish(now)
         messages = self._channels.receive(from_server, frame, now)
-        for server in self._channels.take_new_lives():
+        for server in self._channels.take_restarted():
             self.subscribers.forget_home(server)
             self.topics.forget_server(server)
             self._introduce(server)

@@ -18,10 +18,10 @@ from nearcast.broker.processors.forward import Forward
 from nearcast.broker.requests import ProcessRequest, ProcessResult
 from nearcast.server.edge import EdgeServer
 from nearcast.server.log_rows import LogRow
-from nearcast.server.mesh_channel import MeshChannels
 from nearcast.server.node import Node
 from nearcast.server.node_settings import NodeSettings
 from nearcast.server.outputs import Incident, Outputs
+from nearcast.server.peer_channels import PeerChannels
 from nearcast.server.site_orders import Orders, ServerOrder
 from nearcast.server.stream_targets import Capacity
 from nearcast.spool.changes import Group, LiveState
@@ -77,7 +77,7 @@ class SimulatedServer:
         self.life += 1
         self._wakeup = float("inf")
         settings = NodeSettings(self.name, capacity=self._capacity)
-        channels = MeshChannels(self.life)
+        channels = PeerChannels(self.life)
         recovered = _copy(self.stored).topics
         clock = self._site.clock
         if self.is_edge:
