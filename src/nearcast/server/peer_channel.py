@@ -21,7 +21,7 @@ class PeerSettings:
     """Limits and timers of the channels."""
 
     first_retry_s: float = 1.0
-    least_retry_s: float = 0.2
+    least_retry_s: float = 0.1
     longest_retry_s: float = 5.0
     ack_delay_s: float = 0.02
     """How long an acknowledgement waits for something that it can travel with."""
