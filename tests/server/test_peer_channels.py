@@ -342,3 +342,11 @@ def test_a_server_that_left_the_site_is_forgotten() -> None:
     assert channels.poll(100.0) == []
     assert channels.servers == ()
     assert channels.next_wakeup() == float("inf")
+
+
+def test_a_message_that_no_link_carries_is_dropped_and_holds_up_nothing() -> None:
+    channels = PeerChannels(1, PeerSettings(message_bytes=1_000))
+    channels.send("b", bytes(1_001))
+    channels.send("b", b"small")
+    assert channels.dropped == 1
+    assert [one.messages for one in frames_of(channels.poll(0.0))] == [[b"small"]]

@@ -172,7 +172,7 @@ class MeshConnection(asyncio.Protocol):
     def remote_host(self) -> str:
         """The address that the other side has."""
         name = self._transport.get_extra_info("peername") if self._transport else None
-        return str(name[0]) if name else ""
+        return str(name[0]).removeprefix("::ffff:") if name else ""
 
     @property
     def queued_bytes(self) -> int:

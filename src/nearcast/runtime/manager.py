@@ -20,7 +20,7 @@ from nearcast.runtime.http_endpoint import HttpEndpoint
 from nearcast.runtime.manager_http import answer_operator, manager_metrics, read_token
 from nearcast.runtime.manager_site import open_site, plan_version, read_another_plan
 from nearcast.runtime.manager_store import ManagerStore
-from nearcast.runtime.mesh_peers import links_status, server_peers
+from nearcast.runtime.mesh_peers import links_down, links_status, server_peers
 from nearcast.server.manager import Manager
 from nearcast.server.manager_state import (
     EnrolledClient,
@@ -123,6 +123,7 @@ class LiveManager:
             self._config.http.host,
             self._config.http.port,
             status=self.status,
+            warnings=lambda: links_down(self._mesh.states()),
             metrics=lambda: manager_metrics(self.status()),
             answer=partial(answer_operator, self, token),
         )

@@ -10,7 +10,7 @@ from nearcast.links.mesh import LinkState, MeshLink, PeerAddress
 from nearcast.runtime.config import ManagerEntry, split_host_port
 from nearcast.server.site_orders import ServerOrder
 
-__all__ = ["isolation", "links_status", "manager_peer", "server_peers"]
+__all__ = ["isolation", "links_down", "links_status", "manager_peer", "server_peers"]
 
 
 def manager_peer(entry: ManagerEntry) -> PeerAddress:
@@ -35,13 +35,16 @@ def links_status(mesh: MeshLink) -> dict[str, Any]:
     }
 
 
+def links_down(states: Iterable[LinkState]) -> list[str]:
+    """Return which servers cannot be reached, and why."""
+    return [f"no link to server {one.server!r}: {one.last_error}" for one in states if one.is_down]
+
+
 def isolation(states: Iterable[LinkState]) -> list[str]:
     """Return why a server is cut off from all others; nothing while any link works.
 
     One server that is away must not make all others look unwell: they go on without it.
     """
     states = list(states)
-    down = [state for state in states if state.is_down]
-    if not down or any(state.state == "connected" for state in states):
-        return []
-    return [f"no link to server {one.server!r}: {one.last_error}" for one in down]
+    is_connected = any(state.state == "connected" for state in states)
+    return [] if is_connected else links_down(states)

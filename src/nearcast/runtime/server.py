@@ -23,7 +23,13 @@ from nearcast.runtime.config import ServerConfig
 from nearcast.runtime.config_files import read_key_file
 from nearcast.runtime.event_log import EventLog
 from nearcast.runtime.http_endpoint import HttpEndpoint
-from nearcast.runtime.mesh_peers import isolation, links_status, manager_peer, server_peers
+from nearcast.runtime.mesh_peers import (
+    isolation,
+    links_down,
+    links_status,
+    manager_peer,
+    server_peers,
+)
 from nearcast.runtime.metrics import Gauges, ServerMetrics
 from nearcast.runtime.processor_host import ProcessorHost
 from nearcast.runtime.spool_writer import SpoolWriter
@@ -138,6 +144,7 @@ class LiveServer:
             config.http.port,
             metrics=self.metrics.text,
             health=self._health,
+            warnings=lambda: links_down(self._mesh.states()),
             status=self.status,
         )
         opened.push_async_callback(asyncio.to_thread, self.http.close)

@@ -32,6 +32,8 @@ class PeerSettings:
     """Messages that wait for a server that is away; beyond it the oldest are dropped."""
     queue_bytes: int = 64 << 20
     """The same in bytes, for ordinary and for bulk messages each."""
+    message_bytes: int = 60 << 20
+    """Larger messages are dropped at once: no link carries them."""
     bulk_frame_bytes: int = 64 << 10
     """Small, so that an ordinary message waits for little of a large transfer."""
     bulk_window_bytes: int = 256 << 10

@@ -62,7 +62,7 @@ class PeerChannels:
         self._due = NEVER
         """No timer of any stream is due before; spares looking at all of them at each event."""
         self.dropped = 0
-        """Messages given up because too many waited."""
+        """Messages given up because too many waited, or one was too large."""
         self.refused = 0
         """What came and was not a frame."""
         self.resent = 0
@@ -74,6 +74,9 @@ class PeerChannels:
         Bulk messages are in order among themselves, and never hold up ordinary ones.
         """
         peer, settings = self._peer(server), self._settings
+        if len(message) > settings.message_bytes:
+            self.dropped += 1
+            return
         stream = peer.bulk if bulk else peer.ordinary
         waiting = stream.waiting
         waiting.append(message)

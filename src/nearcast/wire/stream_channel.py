@@ -61,7 +61,7 @@ class StreamChannel:
     __slots__ = (
         "_accepts",
         "_ephemeral",
-        "_handshake",
+        "_initiator",
         "_output",
         "_payload",
         "_pieces",
@@ -73,6 +73,7 @@ class StreamChannel:
         "_send_counter",
         "_sending",
         "_settings",
+        "_static",
         "answers_pings",
         "is_established",
         "peer_key",
@@ -82,14 +83,14 @@ class StreamChannel:
 
     def __init__(
         self,
-        handshake: InitiatorHandshake | ResponderHandshake,
+        initiator: InitiatorHandshake | None,
         payload: bytes,
         settings: StreamSettings | None,
     ) -> None:
-        self._handshake, self._payload = handshake, payload
+        self._initiator, self._payload = initiator, payload
         self._settings = settings or StreamSettings()
         self._accepts: Callable[[bytes, bytes], bool] = lambda _key, _payload: True
-        self._ephemeral = b""
+        self._static = self._ephemeral = b""
         self._sending: CipherState | None = None
         self._receiving: CipherState | None = None
         self._send_counter = self._receive_counter = 0
@@ -119,12 +120,12 @@ class StreamChannel:
         settings: StreamSettings | None = None,
     ) -> StreamChannel:
         """Begin a stream to the owner of a key; its first handshake message is put out at once."""
-        handshake = InitiatorHandshake(
+        initiator = InitiatorHandshake(
             static=static, ephemeral=ephemeral, responder_static=peer_key, prologue=_PROLOGUE
         )
-        channel = cls(handshake, payload, settings)
+        channel = cls(initiator, payload, settings)
         channel.peer_key = peer_key
-        channel._put(handshake.write_first(payload))
+        channel._put(initiator.write_first(payload))
         return channel
 
     @classmethod
@@ -138,9 +139,8 @@ class StreamChannel:
         settings: StreamSettings | None = None,
     ) -> StreamChannel:
         """Wait for a handshake; `accepts` gets the key that the other side proved, and its payload."""
-        handshake = ResponderHandshake(static=static, prologue=_PROLOGUE)
-        channel = cls(handshake, payload, settings)
-        channel._accepts, channel._ephemeral = accepts, ephemeral
+        channel = cls(None, payload, settings)
+        channel._accepts, channel._static, channel._ephemeral = accepts, static, ephemeral
         return channel
 
     @property
@@ -203,21 +203,23 @@ class StreamChannel:
         return messages
 
     def _shake_hands(self, message: bytes) -> None:
-        handshake = self._handshake
         try:
-            if isinstance(handshake, InitiatorHandshake):
-                self.peer_payload = handshake.read_second(message)
+            if self._initiator is not None:
+                self.peer_payload = self._initiator.read_second(message)
+                self._sending, self._receiving = self._initiator.split()
                 self.is_established = True
-            else:
-                self.peer_payload = handshake.read_first(message)
-                self.peer_key = handshake.initiator_static
-                if not self._accepts(self.peer_key, self.peer_payload):
-                    raise UnknownKeyError("unknown key")
-                self._put(handshake.write_second(self._payload, ephemeral=self._ephemeral))
+                return
+            # not before there is a message: opening a connection alone costs this side nothing
+            responder = ResponderHandshake(static=self._static, prologue=_PROLOGUE)
+            self.peer_payload = responder.read_first(message)
+            self.peer_key = responder.initiator_static
+            if not self._accepts(self.peer_key, self.peer_payload):
+                raise UnknownKeyError("unknown key")
+            self._put(responder.write_second(self._payload, ephemeral=self._ephemeral))
         except NoiseError as error:
             raise StreamError(f"handshake: {error}") from None
-        self._sending, self._receiving = handshake.split()
-        self._ephemeral = b""
+        self._sending, self._receiving = responder.split()
+        self._static = self._ephemeral = b""
 
     def _open(self, sealed: bytes, messages: list[bytes], now: float) -> None:
         assert self._receiving is not None
