@@ -102,7 +102,7 @@ def test_a_mesh_port_in_use_is_named(run: Run, site: SiteFolder, server: str) ->
     port = site.place(server).mesh_port
     with socket.create_server(("127.0.0.1", port)):
         said = _serve(run, site, server)
-    assert f"cannot listen at tcp/127.0.0.1:{port} for other servers" in said
+    assert f"cannot listen at 127.0.0.1:{port} for other servers" in said
     _assert_free(site, server)
 
 
@@ -156,7 +156,7 @@ from nearcast.cli.main import main
 from nearcast.errors import RestartNeededError
 
 def end(*_):
-    raise RestartNeededError("server 'e1' ends: its mesh is stuck")
+    raise RestartNeededError("server 'e1' ends: its spool is lost")
 
 nearcast.runtime.serve.serve = end
 sys.argv = ["nearcast", "serve", "edge", "--config", "e1.toml"]
@@ -166,4 +166,4 @@ main()
         [sys.executable, "-c", program], capture_output=True, text=True, check=False
     )
     assert (ended.returncode, ended.stdout) == (1, "")
-    assert ended.stderr == "error: server 'e1' ends: its mesh is stuck\n"
+    assert ended.stderr == "error: server 'e1' ends: its spool is lost\n"

@@ -18,10 +18,12 @@ from nearcast.runtime.config import (
     LimitsConfig,
     LogConfig,
     ManagerConfig,
+    ManagerEntry,
     MeshConfig,
     ServerConfig,
     ServerEntry,
     SiteConfig,
+    split_host_port,
 )
 from nearcast.runtime.config_files import load_config, read_key_file, write_config
 from nearcast.wire.settings import WireSettings
@@ -30,13 +32,17 @@ EDGE = """
 role = "edge"
 id = "e1"
 data = "data/e1"
+key_file = "e1.key"
 [clients]
 port = 7001
-key_file = "e1.key"
+[mesh.manager]
+address = "10.0.0.1:7100"
+public_key = "0707070707070707070707070707070707070707070707070707070707070707"
 [mesh]
-listen = "tcp/127.0.0.1:7101"
+listen = "127.0.0.1:7101"
 """
 KEY = "0123456789abcdef" * 4
+MANAGER = ManagerEntry("10.0.0.1:7100", "07" * 32)
 
 
 @pytest.fixture
@@ -56,11 +62,12 @@ def test_a_short_file_gets_defaults_and_paths_of_its_own_folder(folder: Path) ->
     assert isinstance(config, ServerConfig)
     assert config.data == folder / "data/e1"
     assert config.log_folder == folder / "data/e1/log"
-    assert config.clients == ClientsConfig(7001, folder / "e1.key", "127.0.0.1")
+    assert config.clients == ClientsConfig(7001, "127.0.0.1")
     assert config.wire == WireSettings()
     assert (config.busy.queue_age_ms, config.spool.segment_mb) == (50.0, 64.0)
     assert (config.limits.storage, config.emulation) == (None, None)
-    assert read_key_file(config.clients.key_file).hex() == KEY
+    assert config.mesh == MeshConfig("127.0.0.1:7101", MANAGER)
+    assert read_key_file(config.key_file).hex() == KEY
 
 
 def test_every_section_is_read(folder: Path) -> None:
@@ -68,8 +75,6 @@ def test_every_section_is_read(folder: Path) -> None:
         folder,
         EDGE
         + """
-connect = ["tcp/127.0.0.1:7102"]
-manager = "boss"
 [http]
 port = 9001
 [limits]
@@ -93,7 +98,6 @@ delays_ms = { e2 = 0.5, cloud = 5 }
 """,
     )
     assert isinstance(config, ServerConfig)
-    assert config.mesh.connect == ("tcp/127.0.0.1:7102",)
     assert config.limits == LimitsConfig(1000.0, 5e6)
     assert config.log_folder == Path("/var/log/e1")
     assert config.wire == WireSettings(datagram_limit=1400)
@@ -106,7 +110,7 @@ delays_ms = { e2 = 0.5, cloud = 5 }
     ("change", "complaint"),
     [
         (("id =", "idd ="), "idd: no such key; the nearest is 'id'"),
-        (("key_file", "keyfile"), "clients.keyfile: no such key; the nearest is 'key_file'"),
+        (("key_file", "keyfile"), "keyfile: no such key; the nearest is 'key_file'"),
         (("port = 7001", 'port = "7001"'), "clients.port: Expected `int`, got `str`"),
         (("port = 7001", "port = 70000"), "clients.port: Expected `int` <= 65535"),
         (("port = 7001", ""), "clients: Object missing required field `port`"),
@@ -116,9 +120,13 @@ delays_ms = { e2 = 0.5, cloud = 5 }
         (('role = "edge"', ""), "role: is missing"),
         (('role = "edge"', "role = []"), "role: cannot be []"),
         (('role = "edge"', 'role = "cloud"'), "an edge server needs the section [clients]"),
-        (("tcp/127.0.0.1:7101", "7101"), "mesh.listen: Expected `str` matching regex"),
-        (("tcp/", "tls/"), "mesh: tls/ endpoints and certificates belong together"),
-        (("[mesh]", '[mesh]\nroot_ca = "ca.pem"'), "mesh: root_ca, certificate and private_key"),
+        (("127.0.0.1:7101", "7101"), "mesh.listen: Expected `str` matching regex"),
+        (("127.0.0.1:7101", "::1:7101"), "mesh.listen: Expected `str` matching regex"),
+        (("127.0.0.1:7101", "tcp/h:7101"), "mesh.listen: Expected `str` matching regex"),
+        (("127.0.0.1:7101", "h:70000"), "mesh: 'h:70000': there is no port 70000"),
+        (("10.0.0.1:7100", "10.0.0.1"), "mesh.manager.address: Expected `str` matching regex"),
+        (('"0707', '"07'), "mesh.manager.public_key: Expected `str` matching regex"),
+        (("[mesh.manager]", "[busy]"), "busy.address: no such key"),
         (("[mesh]", "[wire]\ndatagram_limit = 9\n[mesh]"), "wire: datagram_limit must lie"),
         (("[mesh]", "[wire]\nreport_interval_s = 0\n[mesh]"), "wire.report_interval_s: must be"),
         (("[mesh]", "[wire]\nretries = 0\n[mesh]"), "wire.retries: no such key; the nearest is"),
@@ -160,16 +168,52 @@ role = "manager"
 id = "manager"
 data = "data"
 token_file = "token"
-mesh = { listen = "tcp/127.0.0.1:7100" }
+key_file = "e1.key"
+mesh = { listen = "127.0.0.1:7100" }
 site = { scenario = "scenario" }
-servers = [{ id = "e1" }, { id = "e1" }]
-"""
+[[servers]]
+id = "e1"
+mesh_host = "10.0.0.1"
+mesh_port = 7101
+public_key = "KEY1"
+[[servers]]
+id = "e1"
+mesh_host = "10.0.0.2"
+mesh_port = 7101
+public_key = "KEY2"
+""".replace("KEY1", "01" * 32).replace("KEY2", "02" * 32)
     with pytest.raises(ConfigError, match="server 'e1' is listed twice"):
         load(folder, text)
     with pytest.raises(
         ConfigError, match=r"servers\[2\]\.hots: no such key; the nearest is 'host'"
     ):
-        load(folder, text.replace('{ id = "e1" }]', '{ id = "e2", hots = "h" }]'))
+        load(folder, text + 'hots = "h"')
+    other = text.replace('"e1"', '"e2"', 1)
+    assert isinstance(load(folder, other), ManagerConfig)
+    with pytest.raises(ConfigError, match="two servers have the same public_key"):
+        load(folder, other.replace("02" * 32, "01" * 32))
+    with pytest.raises(ConfigError, match=r"servers\[1\]: Object missing required field"):
+        load(folder, other.replace('mesh_host = "10.0.0.2"', ""))
+    with pytest.raises(ConfigError, match=r"manager itself has no section \[mesh.manager\]"):
+        load(
+            folder,
+            other.replace(
+                'listen = "127.0.0.1:7100"',
+                f'listen = "h:1", manager = {{ address = "h:2", public_key = "{KEY}" }}',
+            ),
+        )
+
+
+def test_a_server_without_its_manager_is_refused(folder: Path) -> None:
+    begin, _, rest = EDGE.partition("[mesh.manager]")
+    with pytest.raises(ConfigError, match=r"needs the section \[mesh.manager\]"):
+        load(folder, begin + rest[rest.index("[mesh]") :])
+
+
+def test_hosts_and_ports_are_told_apart() -> None:
+    assert split_host_port("127.0.0.1:7100") == ("127.0.0.1", 7100)
+    assert split_host_port("[::1]:0") == ("::1", 0)
+    assert split_host_port("edge-1.example:65535") == ("edge-1.example", 65_535)
 
 
 def test_what_is_written_is_read_again(folder: Path) -> None:
@@ -177,8 +221,9 @@ def test_what_is_written_is_read_again(folder: Path) -> None:
         "edge",
         'e"1\\',
         folder / "data",
-        MeshConfig("tcp/[::1]:7101", ("tcp/127.0.0.1:7102", "tcp/host:1")),
-        ClientsConfig(0, folder / "e1.key", "::"),
+        folder / "e1.key",
+        MeshConfig("[::1]:7101", MANAGER),
+        ClientsConfig(0, "::"),
         limits=LimitsConfig(storage=1e22),
         log=LogConfig(Path("/elsewhere"), enabled=False),
         wire=WireSettings(datagram_limit=1400, longest_retry_s=1e-7),
@@ -189,14 +234,18 @@ def test_what_is_written_is_read_again(folder: Path) -> None:
         "manager",
         "m",
         folder / "m",
-        MeshConfig("tcp/127.0.0.1:7100"),
+        folder / "e1.key",
+        MeshConfig("127.0.0.1:7100"),
         SiteConfig(
             folder / "scenario",
             model=Model.PLACEMENT,
             options={"limit": 3, "deep": {"list": [1.5, True]}, "empty": [], "rows": [{"a": 1}]},
             notify_after_sync=True,
         ),
-        (ServerEntry("e1", "127.0.0.1", 7001, KEY), ServerEntry("cloud")),
+        (
+            ServerEntry("e1", "127.0.0.1", 7101, KEY, "127.0.0.1", 7001),
+            ServerEntry("cloud", "cloud.example", 7102, "08" * 32),
+        ),
         folder / "token",
     )
     path = folder / "server.toml"
@@ -212,9 +261,9 @@ def test_what_is_written_is_read_again(folder: Path) -> None:
 def test_a_value_that_toml_has_not_is_refused(folder: Path) -> None:
     site = SiteConfig(folder, options={"nothing": [None]})
     config = ManagerConfig(
-        "manager", "m", folder, MeshConfig("tcp/h:1"), site, (), token_file=folder
+        "manager", "m", folder, folder / "e1.key", MeshConfig("h:1"), site, (), token_file=folder
     )
-    with pytest.raises(ConfigError, match="None has no form in TOML"):
+    with pytest.raises(ConfigError, match=r"no form in TOML: .*None"):
         write_config(folder / "server.toml", config)
     assert not (folder / "server.toml").exists()
 

@@ -20,8 +20,8 @@ from nearcast.links.memory_mesh import MemoryHub
 from nearcast.runtime import manager_site
 from nearcast.runtime.config import HttpConfig, ManagerConfig, MeshConfig, ServerEntry, SiteConfig
 from nearcast.runtime.manager import LiveManager, run_manager
-from nearcast.server.mesh_channel import MeshChannels
 from nearcast.server.mesh_messages import Hello, NewOrders, decode_mesh, encode_mesh
+from nearcast.server.peer_channels import PeerChannels
 from nearcast.server.site_orders import Orders
 
 SCENARIO = generate_reloc2021(
@@ -44,14 +44,18 @@ def config(tmp_path: Path) -> ManagerConfig:
     write_scenario(SCENARIO, tmp_path / "scenario")
     write_homes(tmp_path / "plan", SERVERS[0])
     (tmp_path / "token").write_text(TOKEN)
-    entries = [ServerEntry(name, "127.0.0.1", 7000, "ab" * 32) for name in SERVERS]
+    entries = [
+        ServerEntry(name, "127.0.0.1", 7100, f"{index:064x}", "127.0.0.1", 7000)
+        for index, name in enumerate(SERVERS, start=1)
+    ]
     return ManagerConfig(
         role="manager",
         id="manager",
         data=tmp_path / "data",
-        mesh=MeshConfig("tcp/127.0.0.1:0"),
+        key_file=tmp_path / "manager.key",
+        mesh=MeshConfig("127.0.0.1:0"),
         site=SiteConfig(scenario=tmp_path / "scenario", plan=tmp_path / "plan"),
-        servers=(*entries, ServerEntry("cloud")),
+        servers=(*entries, ServerEntry("cloud", "127.0.0.1", 7100, "cc" * 32)),
         token_file=tmp_path / "token",
         http=HttpConfig(port=0),
     )
@@ -62,7 +66,7 @@ class Site:
 
     def __init__(self, hub: MemoryHub, manager: LiveManager, server: str = SERVERS[1]) -> None:
         self.manager = manager
-        self._link, self._channels = hub.link(server), MeshChannels(1)
+        self._link, self._channels = hub.link(server), PeerChannels(1)
         self._orders: asyncio.Queue[Orders] = asyncio.Queue()
 
     async def hello(self, revision: int) -> None:
@@ -138,8 +142,7 @@ def test_servers_get_orders_and_hear_of_clients_and_plans(config: ManagerConfig)
         assert answer["home"] == {
             "host": "127.0.0.1",
             "port": 7000,
-            "server_key": "ab" * 32,
-            "shard": 0,
+            "server_key": f"{1:064x}",
         }
         assert await site.ask("GET", f"/clients/{CLIENTS[0]}") == (200, answer)
         second = await site.next_orders()

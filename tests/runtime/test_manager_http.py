@@ -16,7 +16,7 @@ from nearcast.server.site_orders import ServerOrder
 
 TOKEN = "a-secret-of-operators"
 SHOWN = {"Authorization": f"Bearer {TOKEN}"}
-HOME = {"host": "10.0.0.1", "port": 7001, "server_key": "ab" * 32, "shard": 2}
+HOME = {"host": "10.0.0.1", "port": 7001, "server_key": "ab" * 32}
 
 
 class Desk:
@@ -36,7 +36,7 @@ class Desk:
         return EnrolledClient(found.client, found.public_key, "e1") if found else None
 
     def server(self, server: str) -> ServerOrder:
-        return ServerOrder(server, "10.0.0.1", 7001, b"\xab" * 32, 2)
+        return ServerOrder(server, "10.0.0.1", 7001, b"\xab" * 32)
 
     def adopt(self, folder: Path) -> int:
         if self.error is not None:

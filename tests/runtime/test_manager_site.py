@@ -36,14 +36,18 @@ def write_homes(folder: Path, server: str) -> None:
 
 
 def site_config(folder: Path, **site: Any) -> ManagerConfig:
-    entries = [ServerEntry(name, "127.0.0.1", 7000, "ab" * 32) for name in SERVERS]
+    entries = [
+        ServerEntry(name, "127.0.0.1", 7100, f"{index:064x}", "127.0.0.1", 7000)
+        for index, name in enumerate(SERVERS, start=1)
+    ]
     return ManagerConfig(
         role="manager",
         id="manager",
         data=folder / "data",
-        mesh=MeshConfig("tcp/127.0.0.1:0"),
+        key_file=folder / "manager.key",
+        mesh=MeshConfig("127.0.0.1:0"),
         site=SiteConfig(**{"scenario": folder / "scenario", "plan": folder / "plan", **site}),
-        servers=(*entries, ServerEntry("cloud")),
+        servers=(*entries, ServerEntry("cloud", "127.0.0.1", 7100, "cc" * 32)),
         token_file=folder / "token",
     )
 
@@ -76,7 +80,10 @@ def test_the_first_start_reads_the_files(folder: Path, store: ManagerStore) -> N
     assert list(state.servers) == [*SERVERS, "cloud"]
     second = state.servers[SERVERS[1]]
     assert second.place_km == (SCENARIO.servers.x_km[1], SCENARIO.servers.y_km[1])
-    assert (second.storage, second.order.public_key) == (SCENARIO.servers.storage[1], b"\xab" * 32)
+    assert (second.storage, second.order.public_key) == (
+        SCENARIO.servers.storage[1],
+        bytes(31) + b"\2",
+    )
 
 
 def test_later_starts_need_no_files(folder: Path, store: ManagerStore) -> None:
@@ -156,11 +163,11 @@ def test_a_site_that_cannot_be_is_refused(
     assert store.load() is None
 
 
-def test_an_edge_server_needs_an_address_and_a_key(folder: Path, store: ManagerStore) -> None:
+def test_an_edge_server_needs_an_address_for_clients(folder: Path, store: ManagerStore) -> None:
     config = site_config(folder)
-    bare = ServerEntry(SERVERS[0], "127.0.0.1", 7000)
+    bare = ServerEntry(SERVERS[0], "127.0.0.1", 7100, "ab" * 32)
     config = msgspec.structs.replace(config, servers=(bare, *config.servers[1:]))
-    with pytest.raises(ConfigError, match="needs host, port and public_key"):
+    with pytest.raises(ConfigError, match="needs host and port for clients"):
         open_now(config, store)
 
 

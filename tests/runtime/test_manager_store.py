@@ -28,9 +28,11 @@ from nearcast.server.orders_from_plan import PlannedTopic, SitePlan
 from nearcast.server.site_orders import ServerOrder
 
 SERVERS = {
-    "e2": SiteServer(ServerOrder("e2", "::1", 7002, b"2" * 32, 3), (0.1, -2.5), 640.0, 3200.0, 100),
+    "e2": SiteServer(
+        ServerOrder("e2", "::1", 7002, b"2" * 32, "::2", 7102), (0.1, -2.5), 640.0, 3200.0, 100
+    ),
     "e1": SiteServer(ServerOrder("e1", "10.0.0.1", 7001, b"1" * 32), (4.0, 5.0)),
-    "cloud": SiteServer(ServerOrder("cloud", "", 0, b"")),
+    "cloud": SiteServer(ServerOrder("cloud", "", 0, b"c" * 32, "cloud.example", 7100)),
 }
 PLAN = SitePlan(
     topics=(

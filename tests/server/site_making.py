@@ -106,8 +106,14 @@ class RandomSite:
     @property
     def confirmed(self) -> int:
         """Subscriptions that homes have confirmed."""
-        return sum(
-            isinstance(event, Confirmed) for one in self.people.values() for _, event in one.events
+        # a client that had to connect again is confirmed again
+        return len(
+            {
+                (name, event.topic)
+                for name, one in self.people.items()
+                for _, event in one.events
+                if isinstance(event, Confirmed)
+            }
         )
 
     def publish(self, topic: str, publisher: str) -> None:

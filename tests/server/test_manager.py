@@ -21,7 +21,6 @@ from nearcast.server.manager_state import (
     make_orders,
     with_site,
 )
-from nearcast.server.mesh_channel import MeshChannels
 from nearcast.server.mesh_messages import (
     Hello,
     LoadReport,
@@ -32,6 +31,7 @@ from nearcast.server.mesh_messages import (
     encode_mesh,
 )
 from nearcast.server.orders_from_plan import PlannedTopic, Processing, SitePlan
+from nearcast.server.peer_channels import PeerChannels
 from nearcast.server.site_orders import Orders, ServerOrder
 
 START = 1_000.0
@@ -69,7 +69,7 @@ class World:
     def __init__(self) -> None:
         self.manager = Manager(first_state(), cloud="cloud", processing=Processing(), life=1)
         self.now = START
-        self.servers = {name: MeshChannels(1) for name in SERVERS}
+        self.servers = {name: PeerChannels(1) for name in SERVERS}
         self.orders: dict[str, list[Orders]] = {name: [] for name in SERVERS}
         self.lose: Callable[[str], bool] = lambda _server: False
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from nearcast.server.mesh_channel import MeshChannels
+from nearcast.server.peer_channels import PeerChannels
 from nearcast.server.server import ClientAccess, Server
 from nearcast.server.server_settings import ServerSettings
 from nearcast.server.site_orders import ClientOrder, Orders, ServerOrder, TopicOrder
@@ -27,7 +27,7 @@ class OneEdge:
 
         self.edge = Server(
             ServerSettings("e1"),
-            MeshChannels(1),
+            PeerChannels(1),
             lambda: self.now,
             access=ClientAccess(server_key, random_bytes),
         )

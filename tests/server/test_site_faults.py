@@ -228,13 +228,13 @@ def test_whatever_comes_over_the_mesh_a_server_goes_on(victim: str) -> None:
     for data in garbage:
         server.on_mesh("e1", data)
     # as if the other edge server had a new life and said all that
-    server.on_mesh("e1", encode_frame(Frame(2, 1, 1, contents, 0, 0)))
+    server.on_mesh("e1", encode_frame(Frame(2, False, 1, 1, list(contents), 0, 0)))
     made.site.run(1.0)
     assert node.counts["mesh_refused"] >= len(garbage)
     refused = [one for one in server.incidents if one.event == "mesh_refused"]
     assert len(refused) == node.counts["mesh_refused"]
     assert {one.fields["server"] for one in refused} == {"e1"}
-    server.on_mesh("nobody", encode_frame(Frame(1, 1, 1, (encode_mesh(WRONG[0]),), 0, 0)))
+    server.on_mesh("nobody", encode_frame(Frame(1, False, 1, 1, [encode_mesh(WRONG[0])], 0, 0)))
     assert node.counts["mesh_rejected_unknown_server"] == 1
     made.site.servers["e1"].kill()
     made.site.servers["e1"].restart()

@@ -19,6 +19,7 @@ from nearcast.wire.settings import WireSettings
 PAGE = (Path(__file__).parents[2] / "docs" / "site.md").read_text()
 SECTIONS = {
     "[mesh]": config.MeshConfig,
+    "[mesh.manager]": config.ManagerEntry,
     "[http]": config.HttpConfig,
     "[clients]": config.ClientsConfig,
     "[limits]": config.LimitsConfig,

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from nearcast.links.delay_line import DelayLine
-from nearcast.links.mesh import MeshLink, OnMeshMessage
+from nearcast.links.mesh import LinkState, MeshLink, OnMeshMessage, PeerAddress
 
 __all__ = ["EmulatedMesh"]
 
@@ -37,9 +37,18 @@ class EmulatedMesh:
         if self._line is not None:
             self._line.push((to_server, data), self._delays_s.get(to_server, 0.0))
 
-    def stuck_s(self) -> float:
+    def learn(self, peers: Iterable[PeerAddress]) -> None:
+        """Tell the link below."""
+        self._link.learn(peers)
+
+    def states(self) -> list[LinkState]:
         """Return what the link below says."""
-        return self._link.stuck_s()
+        return self._link.states()
+
+    @property
+    def rejected(self) -> Mapping[str, int]:
+        """What the link below says."""
+        return self._link.rejected
 
     async def close(self) -> None:
         """Close the link below; what still waits is lost."""

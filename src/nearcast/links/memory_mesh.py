@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 
-from nearcast.links.mesh import OnMeshMessage
+from nearcast.links.mesh import LinkState, OnMeshMessage, PeerAddress
 
 __all__ = ["MemoryHub", "MemoryMesh"]
 
@@ -67,9 +67,17 @@ class MemoryMesh:
         if self._on_message is not None:
             self._hub.carry(self._server_id, to_server, data)
 
-    def stuck_s(self) -> float:
-        """Return 0: the hub never waits."""
-        return 0.0
+    def learn(self, peers: Iterable[PeerAddress]) -> None:
+        """Do nothing: the hub knows all."""
+
+    def states(self) -> list[LinkState]:
+        """Return nothing: there is no link that could fail."""
+        return []
+
+    @property
+    def rejected(self) -> Mapping[str, int]:
+        """Nothing: the hub accepts all."""
+        return {}
 
     async def close(self) -> None:
         """Leave the hub."""

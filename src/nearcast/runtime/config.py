@@ -20,12 +20,14 @@ __all__ = [
     "LimitsConfig",
     "LogConfig",
     "ManagerConfig",
+    "ManagerEntry",
     "MeshConfig",
     "ProcessorsConfig",
     "ServerConfig",
     "ServerEntry",
     "SiteConfig",
     "SpoolConfig",
+    "split_host_port",
 ]
 
 Text = Annotated[str, Meta(min_length=1)]
@@ -33,8 +35,8 @@ Port = Annotated[int, Meta(ge=0, le=65_535)]
 Amount = Annotated[float, Meta(ge=0)]
 Positive = Annotated[float, Meta(gt=0)]
 Count = Annotated[int, Meta(ge=1)]
-Endpoint = Annotated[str, Meta(pattern=r"^(tcp|tls)/.+:[0-9]+$")]
-PublicKey = Annotated[str, Meta(pattern=r"^([0-9a-fA-F]{64})?$")]
+HostPort = Annotated[str, Meta(pattern=r"^(\[[0-9a-fA-F:.]+\]|[^:/\[\]]+):[0-9]{1,5}$")]
+PublicKey = Annotated[str, Meta(pattern=r"^[0-9a-fA-F]{64}$")]
 
 
 class _Section(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -45,29 +47,38 @@ class ClientsConfig(_Section, frozen=True):
     """Where the clients of an edge server send their datagrams."""
 
     port: Port
-    key_file: Path
-    """Holds 64 hex digits: the server's X25519 private key."""
     host: Text = "127.0.0.1"
+
+
+class ManagerEntry(_Section, frozen=True):
+    """The manager, as the other servers find it and know it."""
+
+    address: HostPort
+    public_key: PublicKey
+    """Hex digits of its X25519 public key."""
+    id: Text = "manager"
 
 
 class MeshConfig(_Section, frozen=True):
     """How a server reaches the others."""
 
-    listen: Endpoint
-    connect: tuple[Endpoint, ...] = ()
-    manager: Text = "manager"
-    """The id of the manager."""
-    root_ca: Path | None = None
-    certificate: Path | None = None
-    private_key: Path | None = None
+    listen: HostPort
+    """``HOST:PORT``, with an IPv6 address in brackets."""
+    manager: ManagerEntry | None = None
+    """Needed by all servers but the manager; from it they hear of each other."""
 
     def __post_init__(self) -> None:
-        files = (self.root_ca, self.certificate, self.private_key)
-        if any(files) and not all(files):
-            raise ValueError("root_ca, certificate and private_key belong together")
-        uses_tls = {one.startswith("tls/") for one in (self.listen, *self.connect)}
-        if uses_tls != {all(files)}:
-            raise ValueError("tls/ endpoints and certificates belong together, for all endpoints")
+        split_host_port(self.listen)
+        if self.manager is not None:
+            split_host_port(self.manager.address)
+
+
+def split_host_port(text: str) -> tuple[str, int]:
+    """Return host and port; ValueError when the port is out of range."""
+    host, _, port = text.rpartition(":")
+    if int(port) > 65_535:
+        raise ValueError(f"{text!r}: there is no port {port}")
+    return host.removeprefix("[").removesuffix("]"), int(port)
 
 
 class HttpConfig(_Section, frozen=True):
@@ -141,6 +152,8 @@ class ServerConfig(_Section, frozen=True):
     id: Text
     data: Path
     """Folder of the spool and of the last orders."""
+    key_file: Path
+    """Holds 64 hex digits: the X25519 private key that clients and servers know this one by."""
     mesh: MeshConfig
     clients: ClientsConfig | None = None
     http: HttpConfig = HttpConfig()
@@ -155,6 +168,8 @@ class ServerConfig(_Section, frozen=True):
     def __post_init__(self) -> None:
         if (self.role == "edge") != (self.clients is not None):
             raise ValueError("an edge server needs the section [clients]; no other may have it")
+        if self.mesh.manager is None:
+            raise ValueError("a server needs the section [mesh.manager]: address and public_key")
 
     @property
     def log_folder(self) -> Path:
@@ -177,13 +192,16 @@ class SiteConfig(_Section, frozen=True):
 
 
 class ServerEntry(_Section, frozen=True):
-    """A server of the site as clients find it; the cloud server has neither host nor key."""
+    """A server of the site as other servers and, if it is an edge server, clients find it."""
 
     id: Text
-    host: str = ""
-    port: Port = 0
-    public_key: PublicKey = ""
+    mesh_host: Text
+    mesh_port: Port
+    public_key: PublicKey
     """Hex digits of its X25519 public key."""
+    host: str = ""
+    """Where clients send datagrams; not for the cloud server."""
+    port: Port = 0
 
 
 class ManagerConfig(_Section, frozen=True):
@@ -192,6 +210,8 @@ class ManagerConfig(_Section, frozen=True):
     role: Literal["manager"]
     id: Text
     data: Path
+    key_file: Path
+    """Holds 64 hex digits: the X25519 private key that the servers know the manager by."""
     mesh: MeshConfig
     site: SiteConfig
     servers: tuple[ServerEntry, ...]
@@ -204,3 +224,8 @@ class ManagerConfig(_Section, frozen=True):
         twice = sorted({one for one in ids if ids.count(one) > 1})
         if twice:
             raise ValueError(f"server {twice[0]!r} is listed twice")
+        keys = [server.public_key.lower() for server in self.servers]
+        if len(set(keys)) < len(keys):
+            raise ValueError("two servers have the same public_key; each needs its own")
+        if self.mesh.manager is not None:
+            raise ValueError("the manager itself has no section [mesh.manager]")

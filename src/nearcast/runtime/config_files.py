@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
-import json
 import math
 import re
 import tomllib
-from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NoReturn
 
 import msgspec
+import tomli_w
 from msgspec import inspect
 
 from nearcast.errors import ConfigError, OutputError
@@ -53,8 +52,7 @@ def load_config(path: Path) -> ServerConfig | ManagerConfig:
         for item in dataclasses.fields(config.wire):
             if not getattr(config.wire, item.name) > 0:
                 _fail(path, f"wire.{item.name}", "must be above 0")
-        if config.clients is not None:
-            read_key_file(config.clients.key_file)
+    read_key_file(config.key_file)
     return config
 
 
@@ -63,10 +61,15 @@ def write_config(path: Path, config: ServerConfig | ManagerConfig) -> None:
 
     Raises
     ------
+    ConfigError
+        When an option has no form in TOML.
     OutputError
         When the file cannot be written.
     """
-    text = "".join(f"{line}\n" for line in _toml_lines(_plain(config, path.absolute().parent)))
+    try:
+        text = tomli_w.dumps(_plain(config, path.absolute().parent))
+    except TypeError as error:
+        raise ConfigError(f"a value has no form in TOML: {error}") from None
     try:
         path.write_text(text, encoding="utf-8", newline="\n")
     except OSError as error:
@@ -157,38 +160,3 @@ def _plain(value: Any, folder: Path) -> Any:
             if item.required or content not in (item.default, None)
         }
     return value
-
-
-def _toml_lines(table: Mapping[str, Any], place: str = "") -> Iterator[str]:
-    inner = {key: value for key, value in table.items() if _is_table(value)}
-    for key, value in table.items():
-        if key not in inner:
-            yield f"{_toml_key(key)} = {_toml_value(value)}"
-    for key, value in inner.items():
-        name = f"{place}{_toml_key(key)}"
-        for one in value if isinstance(value, list) else [value]:
-            yield ""
-            yield f"[[{name}]]" if isinstance(value, list) else f"[{name}]"
-            yield from _toml_lines(one, f"{name}.")
-
-
-def _is_table(value: Any) -> bool:
-    return isinstance(value, dict) or (
-        isinstance(value, list) and value != [] and all(isinstance(one, dict) for one in value)
-    )
-
-
-def _toml_key(key: str) -> str:
-    return key if re.fullmatch(r"[A-Za-z0-9_-]+", key) else json.dumps(key)
-
-
-def _toml_value(value: Any) -> str:
-    if isinstance(value, list):
-        return f"[{', '.join(map(_toml_value, value))}]"
-    if isinstance(value, dict):
-        pairs = (f"{_toml_key(key)} = {_toml_value(item)}" for key, item in value.items())
-        return f"{{ {', '.join(pairs)} }}"
-    if isinstance(value, bool | int | float | str):
-        # JSON's numbers, truth values and texts are TOML's as well, but for the sign DEL
-        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
-    raise ConfigError(f"{value!r} has no form in TOML")

@@ -44,6 +44,8 @@ class HttpEndpoint:
         Returns the text of ``/metrics``.
     health
         Returns the reasons why the server is not well, none when it is.
+    warnings
+        Returns what operators should look at though the server is well.
     answer
         Answers all other requests; without it there are none.
     body_limit_bytes
@@ -65,6 +67,7 @@ class HttpEndpoint:
         status: Callable[[], Any],
         metrics: Callable[[], bytes] | None = None,
         health: Callable[[], list[str]] | None = None,
+        warnings: Callable[[], list[str]] | None = None,
         answer: Answer | None = None,
         body_limit_bytes: int = 1 << 20,
         request_timeout_s: float = 5.0,
@@ -80,7 +83,8 @@ class HttpEndpoint:
                 reasons = health() if health is not None else []
                 if reasons:
                     return 503, {"status": "unwell", "reasons": reasons}
-                return 200, {"status": "ok"}
+                doubts = warnings() if warnings is not None else []
+                return 200, {"status": "ok", "warnings": doubts} if doubts else {"status": "ok"}
             if answer is not None:
                 return answer(method, path, body, headers)
             return 404, {"error": f"there is no {method} {path}"}

@@ -20,7 +20,7 @@ from nearcast.runtime.http_endpoint import HttpEndpoint
 from nearcast.runtime.manager_http import answer_operator, manager_metrics, read_token
 from nearcast.runtime.manager_site import open_site, plan_version, read_another_plan
 from nearcast.runtime.manager_store import ManagerStore
-from nearcast.runtime.mesh_watch import first_of, watch_mesh
+from nearcast.runtime.mesh_peers import links_down, links_status, server_peers
 from nearcast.server.manager import Manager
 from nearcast.server.manager_state import (
     EnrolledClient,
@@ -65,8 +65,6 @@ async def run_manager(
     ------
     NearcastError
         When it cannot start.
-    RestartNeededError
-        When the mesh is lost: a new start may help.
     """
     token = read_token(config.token_file)
     make_processor(config.site.processor, config.site.options)  # complains here, not in servers
@@ -85,7 +83,7 @@ async def run_manager(
                 await manager.start(token)
                 if on_ready is not None:
                     on_ready(manager)
-                await first_of(stop.wait(), watch_mesh(mesh))
+                await stopping
             finally:
                 await manager.stop()
         finally:
@@ -125,9 +123,11 @@ class LiveManager:
             self._config.http.host,
             self._config.http.port,
             status=self.status,
+            warnings=lambda: links_down(self._mesh.states()),
             metrics=lambda: manager_metrics(self.status()),
             answer=partial(answer_operator, self, token),
         )
+        self._learn(self._manager.state)
         await self._mesh.start(self._on_mesh)
         self._on_timer()
 
@@ -146,7 +146,7 @@ class LiveManager:
         """Return what operators want to see."""
 
         async def ask() -> dict[str, Any]:
-            return self._manager.status(self._clock())
+            return {**self._manager.status(self._clock()), **links_status(self._mesh)}
 
         return self._in_loop(ask())
 
@@ -209,7 +209,12 @@ class LiveManager:
     def _on_timer(self) -> None:
         self._send(self._manager.on_timer(self._clock()))
 
+    def _learn(self, state: ManagerState) -> None:
+        orders = (server.order for server in state.servers.values())
+        self._mesh.learn(server_peers(orders, self._config.id))
+
     def _install(self, state: ManagerState) -> None:
+        self._learn(state)
         self._send(self._manager.install(state, self._clock()))
 
     def _send(self, frames: list[tuple[str, bytes]]) -> None:

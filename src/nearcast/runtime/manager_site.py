@@ -161,7 +161,14 @@ def _with_addresses(
     """Return servers with the addresses and keys of the configuration, the cloud server added."""
     cloud = config.site.cloud
     orders = {
-        one.id: ServerOrder(one.id, one.host, one.port, bytes.fromhex(one.public_key))
+        one.id: ServerOrder(
+            one.id,
+            one.host,
+            one.port,
+            bytes.fromhex(one.public_key),
+            one.mesh_host,
+            one.mesh_port,
+        )
         for one in config.servers
     }
     edges = {name: server for name, server in servers.items() if server.place_km is not None}
@@ -169,8 +176,8 @@ def _with_addresses(
     if config.id in orders:
         raise ConfigError(f"id: the manager is called {config.id!r}, and so is a server")
     for name in edges:
-        if not (orders[name].host and orders[name].port and orders[name].public_key):
-            raise ConfigError(f"server {name!r} of [[servers]] needs host, port and public_key")
+        if not (orders[name].host and orders[name].port):
+            raise ConfigError(f"server {name!r} of [[servers]] needs host and port for clients")
     found = {name: replace(server, order=orders[name]) for name, server in edges.items()}
     return {**found, cloud: SiteServer(orders[cloud])}
 

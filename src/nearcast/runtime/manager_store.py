@@ -26,7 +26,8 @@ _MIGRATIONS = (
     CREATE TABLE facts (name TEXT PRIMARY KEY, value ANY NOT NULL);
     CREATE TABLE servers (
         server TEXT PRIMARY KEY, host TEXT NOT NULL, port INTEGER NOT NULL,
-        public_key BLOB NOT NULL, shard INTEGER NOT NULL, x_km REAL, y_km REAL,
+        public_key BLOB NOT NULL, mesh_host TEXT NOT NULL, mesh_port INTEGER NOT NULL,
+        x_km REAL, y_km REAL,
         storage REAL NOT NULL, compute REAL NOT NULL, client_limit REAL NOT NULL
     );
     CREATE TABLE clients (
@@ -224,10 +225,8 @@ class ManagerStore:
             publish={client: json.loads(publish) for client, _, publish in homes if publish},
         )
         servers = {
-            name: SiteServer(ServerOrder(name, host, port, key, shard), _place(x, y), *limits)
-            for name, host, port, key, shard, x, y, *limits in rows(
-                "SELECT * FROM servers ORDER BY rowid"
-            )
+            row[0]: SiteServer(ServerOrder(*row[:6]), _place(*row[6:8]), *row[8:])
+            for row in rows("SELECT * FROM servers ORDER BY rowid")
         }
         clients = {
             client: EnrolledClient(client, key, home, _place(x, y))
@@ -239,11 +238,11 @@ class ManagerStore:
 def _save_servers(database: sqlite3.Connection, servers: Iterable[SiteServer]) -> None:
     database.execute("DELETE FROM servers")
     database.executemany(
-        "INSERT INTO servers VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        "INSERT INTO servers VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (
             (
                 *(one.order.server, one.order.host, one.order.port, one.order.public_key),
-                *(one.order.shard, *(one.place_km or (None, None))),
+                *(one.order.mesh_host, one.order.mesh_port, *(one.place_km or (None, None))),
                 *(one.storage, one.compute, one.client_limit),
             )
             for one in servers

@@ -61,8 +61,16 @@ class Gauges:
     """Messages to other servers that were sent again."""
     mesh_dropped: int = 0
     """Messages to other servers that were given up, because too many waited."""
-    mesh_stuck_seconds: float = 0.0
-    """For how long the link below has not returned from a message."""
+    mesh_links: int = 0
+    """Connections to other servers."""
+    mesh_links_down: int = 0
+    """Other servers that cannot be reached."""
+    mesh_link_drops: int = 0
+    """Frames to other servers for which a link had no room; they are sent again."""
+    mesh_sent_bytes: int = 0
+    mesh_received_bytes: int = 0
+    mesh_rejected: int = 0
+    """Connections of others that were not accepted: unknown keys, broken handshakes."""
     kernel_drops: int | None = None
     """Datagrams that found the receive buffer full."""
     spool_messages: Mapping[str, int] = field(default_factory=dict)

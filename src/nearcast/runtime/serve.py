@@ -10,9 +10,9 @@ import sys
 from pathlib import Path
 
 from nearcast.errors import ConfigError
-from nearcast.links.zenoh_mesh import ZenohMesh
-from nearcast.runtime.config import ManagerConfig, MeshConfig
-from nearcast.runtime.config_files import load_config
+from nearcast.links.tcp_mesh import TcpMesh
+from nearcast.runtime.config import ManagerConfig, ServerConfig, split_host_port
+from nearcast.runtime.config_files import load_config, read_key_file
 from nearcast.runtime.logs import start_logging
 from nearcast.runtime.server import run_server
 
@@ -51,7 +51,7 @@ def serve(config_file: Path, role: str | None = None, parent_fd: int | None = No
             loop.add_signal_handler(signal_number, stop.set)
         if parent_fd is not None:
             loop.add_reader(parent_fd, stop.set)
-        mesh = mesh_link(config.id, config.mesh)
+        mesh = mesh_link(config)
         if isinstance(config, ManagerConfig):
             # brings the planners, which edge servers do without
             from nearcast.runtime.manager import run_manager
@@ -66,11 +66,6 @@ def serve(config_file: Path, role: str | None = None, parent_fd: int | None = No
     uvloop.run(run())
 
 
-def mesh_link(server: str, mesh: MeshConfig) -> ZenohMesh:
+def mesh_link(config: ServerConfig | ManagerConfig) -> TcpMesh:
     """Return the link of a server to all others."""
-    tls = None
-    if mesh.root_ca is not None and mesh.certificate is not None and mesh.private_key is not None:
-        from nearcast.links.zenoh_mesh import MeshTls
-
-        tls = MeshTls(mesh.root_ca, mesh.certificate, mesh.private_key)
-    return ZenohMesh(server, mesh.listen, mesh.connect, tls)
+    return TcpMesh(*split_host_port(config.mesh.listen), read_key_file(config.key_file))

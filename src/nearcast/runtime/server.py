@@ -14,7 +14,7 @@ import msgspec
 
 from nearcast.broker.guard import GuardSettings
 from nearcast.broker.requests import ProcessResult
-from nearcast.errors import ConfigError, OutputError, RestartNeededError
+from nearcast.errors import OutputError, RestartNeededError
 from nearcast.links.emulated_mesh import EmulatedMesh
 from nearcast.links.mesh import MeshLink
 from nearcast.links.steady_clock import SteadyClock
@@ -23,12 +23,18 @@ from nearcast.runtime.config import ServerConfig
 from nearcast.runtime.config_files import read_key_file
 from nearcast.runtime.event_log import EventLog
 from nearcast.runtime.http_endpoint import HttpEndpoint
-from nearcast.runtime.mesh_watch import first_of, watch_mesh
+from nearcast.runtime.mesh_peers import (
+    isolation,
+    links_down,
+    links_status,
+    manager_peer,
+    server_peers,
+)
 from nearcast.runtime.metrics import Gauges, ServerMetrics
 from nearcast.runtime.processor_host import ProcessorHost
 from nearcast.runtime.spool_writer import SpoolWriter
-from nearcast.server.mesh_channel import MeshChannels
 from nearcast.server.outputs import Outputs
+from nearcast.server.peer_channels import PeerChannels
 from nearcast.server.server import ClientAccess, Server
 from nearcast.server.server_settings import EdgeSettings, ServerSettings
 from nearcast.server.site_orders import Orders
@@ -58,7 +64,7 @@ class LiveServer:
         self.clock = SteadyClock()
         self.metrics = ServerMetrics(config.id)
         self.lost: Exception | None = None
-        """Why the server must end, when its spool or mesh is lost."""
+        """Why the server must end, when its spool is lost."""
         self.ended = asyncio.Event()
         self._opened = AsyncExitStack()
         """All that must be closed, the last one first."""
@@ -84,6 +90,7 @@ class LiveServer:
             await self._opened.aclose()
             raise
         saved = _load_orders(self.config.data / _ORDERS_FILE)
+        self._learn(saved)
         if saved is not None:
             self._do(self.node.obey(saved, self.clock()))
         if self._udp is not None:
@@ -135,6 +142,7 @@ class LiveServer:
             config.http.port,
             metrics=self.metrics.text,
             health=self._health,
+            warnings=lambda: links_down(self._mesh.states()),
             status=self.status,
         )
         opened.push_async_callback(asyncio.to_thread, self.http.close)
@@ -169,11 +177,12 @@ class LiveServer:
             "uncommitted": self._writer.uncommitted,
             "counts": dict(node.counts),
             "drops": dict(node.sessions.drops) if node.sessions is not None else {},
+            **links_status(self._mesh),
         }
 
     def _gauges(self) -> Gauges:
         node, limits = self.node, self.config.limits
-        topics = node.broker.topics
+        topics, links = node.broker.topics, self._mesh.states()
         return Gauges(
             sessions=len(node.sessions) if node.sessions is not None else 0,
             topics=len(node.broker.topics),
@@ -185,7 +194,12 @@ class LiveServer:
             uncommitted_seconds=self._writer.oldest_wait_s(),
             mesh_resent=self._channels.resent,
             mesh_dropped=self._channels.dropped,
-            mesh_stuck_seconds=self._mesh.stuck_s(),
+            mesh_links=sum(one.state == "connected" for one in links),
+            mesh_links_down=sum(one.is_down for one in links),
+            mesh_link_drops=sum(one.dropped_messages for one in links),
+            mesh_sent_bytes=sum(one.sent_bytes for one in links),
+            mesh_received_bytes=sum(one.received_bytes for one in links),
+            mesh_rejected=sum(self._mesh.rejected.values()),
             kernel_drops=self._udp.kernel_drops() if self._udp is not None else None,
             spool_messages={name: len(one.spool) for name, one in topics.items()},
             spool_bytes={name: one.spool.size_bytes for name, one in topics.items()},
@@ -195,7 +209,7 @@ class LiveServer:
         config = self.config
         settings = ServerSettings(
             config.id,
-            config.mesh.manager,
+            config.mesh.manager.id if config.mesh.manager is not None else "",
             Capacity(
                 float("inf") if config.limits.storage is None else config.limits.storage,
                 float("inf") if config.limits.compute is None else config.limits.compute,
@@ -206,7 +220,7 @@ class LiveServer:
             ),
             retry_after_s=config.busy.retry_after_ms / 1e3,
         )
-        channels = self._channels = MeshChannels(life=int(self.clock() * 1e6))
+        channels = self._channels = PeerChannels(incarnation=int(self.clock() * 1e6))
         access = None
         if self._key is not None:
             edge = EdgeSettings(queue_age_s=config.busy.queue_age_ms / 1e3)
@@ -280,8 +294,17 @@ class LiveServer:
         for incident in out.incidents:
             _log.info(incident.event, extra={"fields": incident.fields})
         if out.orders is not None:
+            self._learn(out.orders)
             _save_orders(self.config.data / _ORDERS_FILE, out.orders)
         self._set_timer()
+
+    def _learn(self, orders: Orders | None) -> None:
+        """Let the links know the manager and, as far as orders tell, the other servers."""
+        manager = self.config.mesh.manager
+        peers = [] if manager is None else [manager_peer(manager)]
+        if orders is not None:
+            peers += server_peers(orders.servers, self.config.id)
+        self._mesh.learn(peers)
 
     def _set_timer(self) -> None:
         at = self.node.next_wakeup()
@@ -300,7 +323,7 @@ class LiveServer:
             problems.append("the spool's disk is full")
         if self.lost is not None:
             problems.append(str(self.lost))
-        return problems
+        return problems + isolation(self._mesh.states())
 
 
 def _load_orders(path: Path) -> Orders | None:
@@ -331,22 +354,22 @@ async def run_server(config: ServerConfig, mesh: MeshLink, stop: asyncio.Event) 
     NearcastError
         When it cannot start.
     RestartNeededError
-        When its spool or mesh is lost: a new start may recover it.
+        When its spool is lost: a new start may recover it.
     """
-    key = read_key_file(config.clients.key_file) if config.clients is not None else None
-    if (key is None) == (config.role == "edge"):
-        raise ConfigError(f"server {config.id!r}: an edge server needs [clients]")
+    key = read_key_file(config.key_file) if config.clients is not None else None
     server = LiveServer(config, mesh, key)
     await server.start()
     # What is there now stays: looking through all of it would stop the loop for tens of ms.
     gc.collect()
     gc.freeze()
     gc.set_threshold(_GARBAGE_THRESHOLD, 20, 100)
+    stop_wait = asyncio.ensure_future(stop.wait())
+    ended_wait = asyncio.ensure_future(server.ended.wait())
     try:
-        await first_of(stop.wait(), server.ended.wait(), watch_mesh(mesh))
-    except RestartNeededError as error:
-        server.lost = error
+        await asyncio.wait({stop_wait, ended_wait}, return_when=asyncio.FIRST_COMPLETED)
     finally:
+        stop_wait.cancel()
+        ended_wait.cancel()
         await server.stop()
     if server.lost is not None:
         raise RestartNeededError(f"server {config.id!r} ends: {server.lost}")

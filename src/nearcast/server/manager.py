@@ -11,9 +11,9 @@ from typing import Any
 
 from nearcast.errors import WireError
 from nearcast.server.manager_state import ManagerState, SiteServer, make_orders
-from nearcast.server.mesh_channel import MeshChannels
 from nearcast.server.mesh_messages import Hello, LoadReport, NewOrders, decode_mesh, encode_mesh
 from nearcast.server.orders_from_plan import Processing
+from nearcast.server.peer_channels import PeerChannels
 
 __all__ = ["Manager", "ManagerSettings"]
 
@@ -70,7 +70,7 @@ class Manager:
     ) -> None:
         self._state, self._cloud, self._processing = state, cloud, processing
         self._settings = settings or ManagerSettings()
-        self._channels = MeshChannels(life)
+        self._channels = PeerChannels(life)
         self._seats = {name: _Seat() for name in state.servers}
         self._orders: bytes | None = None
         self.refused = 0

@@ -1,4 +1,4 @@
-"""What servers say to each other, as MessagePack; `mesh_channel` carries it in order and once.
+"""What servers say to each other, as MessagePack; `peer_channels` carries it in order and once.
 
 Publications travel as their records (`wire.publication`).
 """

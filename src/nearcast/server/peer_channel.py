@@ -1,50 +1,60 @@
-"""The channel to one server: settings, frames, and what waits on either side."""
+"""One numbered stream of messages to one server: settings, frames, and what waits on either side."""
 
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from typing import Annotated
 
 import msgspec
+from msgspec import Meta
 
-__all__ = ["NEVER", "Frame", "MeshSettings", "PeerChannel", "decode_frame", "encode_frame"]
+__all__ = ["NEVER", "Frame", "PeerSettings", "PeerStream", "decode_frame", "encode_frame"]
 
 NEVER = float("inf")
+_Number = Annotated[int, Meta(ge=0, le=1 << 62)]
+"""Far from where an encoder would fail, so that no frame can bring a counter there."""
 
 
 @dataclass(frozen=True, slots=True)
-class MeshSettings:
+class PeerSettings:
     """Limits and timers of the channels."""
 
     first_retry_s: float = 1.0
-    least_retry_s: float = 0.2
+    least_retry_s: float = 0.1
     longest_retry_s: float = 5.0
     ack_delay_s: float = 0.02
     """How long an acknowledgement waits for something that it can travel with."""
     frame_bytes: int = 256 << 10
     window: int = 2_048
-    """Messages in flight to one server."""
+    """Ordinary messages in flight to one server."""
     queue_limit: int = 50_000
     """Messages that wait for a server that is away; beyond it the oldest are dropped."""
     queue_bytes: int = 64 << 20
-    """The same in bytes."""
-    early_frames: int = 32
-    """Frames that wait for one before them."""
+    """The same in bytes, for ordinary and for bulk messages each."""
+    message_bytes: int = 60 << 20
+    """Larger messages are dropped at once: no link carries them."""
+    bulk_frame_bytes: int = 64 << 10
+    """Small, so that an ordinary message waits for little of a large transfer."""
+    bulk_window_bytes: int = 256 << 10
+    """Bulk messages in flight to one server; one is always allowed."""
 
 
-class Frame(msgspec.Struct, frozen=True, array_like=True):
+class Frame(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """What travels between two servers at a time."""
 
-    life: int
+    incarnation: _Number
     """Rises with each start of the sender."""
-    base: int
+    is_bulk: bool
+    """Which of the two streams the numbers belong to."""
+    base: _Number
     """Number of the first message that the receiver has not acknowledged."""
-    first: int
+    first: _Number
     """Number of the first message in this frame."""
-    messages: tuple[bytes, ...]
-    ack_life: int
-    acked: int
-    """Messages of the other side, in its life `ack_life`, that were taken."""
+    messages: list[bytes]
+    ack_incarnation: _Number
+    acked: _Number
+    """Messages of the other side, in its incarnation `ack_incarnation`, that were taken."""
 
 
 _encoder = msgspec.msgpack.Encoder()
@@ -57,63 +67,73 @@ def encode_frame(frame: Frame) -> bytes:
 
 
 def decode_frame(data: bytes) -> Frame | None:
-    """Return the frame of these bytes; None when they are none."""
+    """Return the frame of these bytes; None when they are not a frame."""
     try:
         return _decoder.decode(data)
     except msgspec.MsgspecError:
         return None
 
 
-@dataclass(slots=True)
-class PeerChannel:
-    """What is under way to one server and what has come from it."""
+class PeerStream:
+    """What is under way to one server, and how much has come from it, on one stream."""
 
-    retry_s: float
-    waiting: deque[bytes] = field(default_factory=deque)
-    """Not acknowledged; the first `sent` of them were sent."""
-    waiting_bytes: int = 0
-    sent: int = 0
-    base: int = 1
-    """Number of the first message that waits."""
-    behind: int = 0
-    """Up to this number all may have to be sent again."""
-    has_dropped: bool = False
-    """Whether messages were dropped since the other side was last heard."""
-    resend_at: float = NEVER
-    timed: int = 0
-    """Number of the message that measures the round trip; 0: none does."""
-    timed_at: float = 0.0
-    round_trip_s: float | None = None
-    peer_life: int = 0
-    taken: int = 0
-    early: dict[int, tuple[bytes, ...]] = field(default_factory=dict)
-    """Frames that came before others, by their first numbers."""
-    ack_at: float = NEVER
+    __slots__ = (
+        "ack_at",
+        "base",
+        "behind",
+        "in_flight_bytes",
+        "is_bulk",
+        "resend_at",
+        "retry_s",
+        "round_trip_s",
+        "sent",
+        "server",
+        "taken",
+        "timed",
+        "timed_at",
+        "waiting",
+        "waiting_bytes",
+    )
 
-    def take(self, first: int, messages: tuple[bytes, ...], early_frames: int) -> list[bytes]:
-        """Return the messages that are next in order, with those that waited for them."""
-        if first > self.taken + 1:
-            if len(self.early) < early_frames:
-                self.early[first] = messages
-            return []  # the sender repeats what is missing
-        fresh = list(messages[self.taken + 1 - first :])
+    def __init__(self, server: str, retry_s: float, *, is_bulk: bool) -> None:
+        self.server, self.is_bulk, self.retry_s = server, is_bulk, retry_s
+        self.waiting: deque[bytes] = deque()
+        """Not acknowledged; the first `sent` of them were sent."""
+        self.waiting_bytes = self.in_flight_bytes = self.sent = 0
+        self.base = 1
+        """Number of the first message that waits."""
+        self.behind = 0
+        """Up to this number all may have to be sent again."""
+        self.resend_at = self.ack_at = NEVER
+        self.timed, self.timed_at = 0, 0.0
+        """Number of the message that measures the round trip, 0 when there is none."""
+        self.round_trip_s: float | None = None
+        self.taken = 0
+        """Messages of the other side that were taken."""
+
+    def take(self, first: int, messages: list[bytes]) -> list[bytes]:
+        """Return the messages that are next in order."""
+        known = self.taken + 1 - first
+        if known < 0:
+            return []  # a frame before it was lost; the sender repeats both
+        fresh = messages[known:] if known else messages
         self.taken += len(fresh)
-        for start in sorted(self.early):
-            if start > self.taken + 1:
-                break
-            later = self.early.pop(start)[self.taken + 1 - start :]
-            fresh += later
-            self.taken += len(later)
         return fresh
 
-    def drop_oldest(self) -> None:
-        """Forget the message that waits longest."""
-        self.waiting_bytes -= len(self.waiting.popleft())
-        self.base += 1
-        self.sent = max(0, self.sent - 1)
+    def drop_oldest(self, count: int) -> None:
+        """Forget the messages that wait longest: acknowledged, or too many."""
+        waiting = self.waiting
+        for _ in range(count):
+            size = len(waiting.popleft())
+            self.waiting_bytes -= size
+            if self.sent:
+                self.sent -= 1
+                self.in_flight_bytes -= size
+        self.base += count
 
     def go_back(self, now: float) -> None:
-        """Send all that was sent again."""
+        """Send all that was sent again: the other side began anew."""
+        self.taken, self.ack_at = 0, NEVER
         if self.sent:
             self.behind = self.base + self.sent - 1
             self.timed, self.resend_at = 0, now

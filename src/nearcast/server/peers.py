@@ -7,8 +7,8 @@ from typing import Any, TypeVar
 
 from nearcast.errors import NearcastError, WireError
 from nearcast.server.effects import Effects
-from nearcast.server.mesh_channel import MeshChannels
 from nearcast.server.mesh_messages import Copies, MeshMessage, decode_mesh, encode_mesh
+from nearcast.server.peer_channels import PeerChannels
 from nearcast.wire.publication import Publication
 
 __all__ = ["Peers"]
@@ -27,7 +27,7 @@ class Peers:
         The manager's id: heard like a server, though it is not one.
     """
 
-    def __init__(self, server: str, manager: str, channels: MeshChannels, effects: Effects) -> None:
+    def __init__(self, server: str, manager: str, channels: PeerChannels, effects: Effects) -> None:
         self.server, self.manager = server, manager
         """The ids of this server and of the manager."""
         self._channels, self._effects = channels, effects
@@ -51,7 +51,7 @@ class Peers:
             self._effects.counts["mesh_rejected_unknown_server"] += 1
             return [], []
         messages = self._channels.receive(from_server, frame, now)
-        return self._channels.take_new_lives(), messages
+        return self._channels.take_restarted(), messages
 
     def take_gaps(self) -> list[str]:
         """Return peers that are back after messages to them had to be dropped."""
@@ -93,18 +93,25 @@ class Peers:
     def send_copies(
         self, server: str, topic: str, publications: Iterable[Publication], *, bulk: bool = False
     ) -> None:
-        """Copy publications to another broker of their topic, in pieces."""
+        """Copy publications to another broker of their topic, in pieces.
+
+        Bulk ones may wait for a while: they do not hold up other messages.
+        """
         records: list[bytes] = []
         size = 0
         for publication in publications:
             record = publication.record()
             if records and size + len(record) > _COPIES_BYTES:
-                self.send(server, Copies(topic, tuple(records)))
+                self._send_records(server, topic, records, bulk)
                 records, size = [], 0
             records.append(record)
             size += len(record)
         if records:
-            self.send(server, Copies(topic, tuple(records)))
+            self._send_records(server, topic, records, bulk)
+
+    def _send_records(self, server: str, topic: str, records: list[bytes], bulk: bool) -> None:
+        message = encode_mesh(Copies(topic, tuple(records)))
+        self._channels.send(server, message, bulk=bulk)
 
     def unacknowledged(self, server: str) -> int:
         """Return how many messages a server has not taken."""

@@ -22,7 +22,6 @@ from nearcast.server.handover import Handover
 from nearcast.server.home_clients import HomeClients
 from nearcast.server.introductions import Introductions
 from nearcast.server.load_reports import LoadReports
-from nearcast.server.mesh_channel import MeshChannels
 from nearcast.server.mesh_messages import (
     LoadReport,
     Manages,
@@ -33,6 +32,7 @@ from nearcast.server.mesh_messages import (
     Unsubscribed,
 )
 from nearcast.server.outputs import Outputs
+from nearcast.server.peer_channels import PeerChannels
 from nearcast.server.peers import Peers
 from nearcast.server.router import Router
 from nearcast.server.server_settings import EdgeSettings, ServerSettings
@@ -78,7 +78,7 @@ class Server:
     def __init__(
         self,
         settings: ServerSettings,
-        channels: MeshChannels,
+        channels: PeerChannels,
         clock: Callable[[], float],
         recovered: Mapping[str, LiveTopic] | None = None,
         access: ClientAccess | None = None,

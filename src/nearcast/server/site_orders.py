@@ -22,8 +22,10 @@ class ServerOrder(msgspec.Struct, frozen=True):
     """Where its clients send datagrams; empty for the cloud server."""
     port: int
     public_key: bytes
-    """Its static X25519 key; empty for the cloud server."""
-    shard: int = 0
+    """Its static X25519 key, for clients and other servers."""
+    mesh_host: str = ""
+    """Where other servers connect to."""
+    mesh_port: int = 0
 
 
 class TopicOrder(msgspec.Struct, frozen=True):

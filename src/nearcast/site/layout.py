@@ -5,7 +5,7 @@
     site.json           what is where
     token               the secret for the manager's HTTP interface
     config/ID.toml      one per server
-    keys/ID.key         private keys of edge servers
+    keys/ID.key         private keys of servers, the manager's too
     clients/ID.json     credentials, one per client
     data/ID             spools, orders, the manager's database
     log/                the event log of all edges, as Parquet
@@ -39,6 +39,7 @@ from nearcast.runtime.config import (
     LimitsConfig,
     LogConfig,
     ManagerConfig,
+    ManagerEntry,
     MeshConfig,
     ProcessorsConfig,
     ServerConfig,
@@ -88,9 +89,9 @@ class SiteServerPlace(msgspec.Struct, frozen=True):
     role: str
     http_port: int
     mesh_port: int
+    public_key: str
     port: int = 0
     """UDP, for clients."""
-    public_key: str = ""
 
 
 class SiteFolder(msgspec.Struct, frozen=True):
@@ -105,6 +106,10 @@ class SiteFolder(msgspec.Struct, frozen=True):
     def config_file(self, server: str) -> Path:
         """Return the configuration of a server."""
         return self.folder / "config" / f"{quote(server, safe='')}.toml"
+
+    def key_file(self, server: str) -> Path:
+        """Return the private key of a server."""
+        return self.folder / "keys" / f"{quote(server, safe='')}.key"
 
     def output_file(self, server: str) -> Path:
         """Return what a server's process says."""
@@ -166,7 +171,10 @@ def lay_out_site(
     try:
         for name in ("config", "keys", "clients", "data", "log", "output"):
             (folder / name).mkdir(parents=True, exist_ok=True)
-        keys = {server: _key(folder / "keys" / f"{quote(server, safe='')}.key") for server in edges}
+        keys = {
+            server: _key(folder / "keys" / f"{quote(server, safe='')}.key")
+            for server in (MANAGER, options.cloud, *edges)
+        }
         token = folder / "token"
         if not token.exists():
             _write_secret(token, secrets.token_urlsafe(24))
@@ -196,8 +204,8 @@ def _places(
             role,
             tcp[2 * index],
             tcp[2 * index + 1],
+            public_key(keys[server]).hex(),
             udp[index - 2] if role == "edge" else 0,
-            public_key(keys[server]).hex() if role == "edge" else "",
         )
         for index, (server, role) in enumerate(servers)
     )
@@ -212,7 +220,8 @@ def _write_configs(site: SiteFolder, scenario: Scenario, options: SiteOptions) -
             role="manager",
             id=MANAGER,
             data=site.folder / "data" / MANAGER,
-            mesh=_mesh(site, 0),
+            key_file=site.key_file(MANAGER),
+            mesh=MeshConfig(_mesh_address(site.servers[0])),
             http=HttpConfig(site.servers[0].http_port),
             site=SiteConfig(
                 scenario=site.scenario,
@@ -225,14 +234,21 @@ def _write_configs(site: SiteFolder, scenario: Scenario, options: SiteOptions) -
                 notify_after_sync=options.notify_after_sync,
             ),
             servers=tuple(
-                ServerEntry(one.server, _HOST, one.port, one.public_key)
-                if one.role == "edge"
-                else ServerEntry(one.server)
+                ServerEntry(
+                    one.server,
+                    _HOST,
+                    one.mesh_port,
+                    one.public_key,
+                    _HOST if one.role == "edge" else "",
+                    one.port,
+                )
                 for one in site.servers[1:]
             ),
             token_file=site.folder / "token",
         ),
     )
+    first = site.servers[0]
+    manager = ManagerEntry(_mesh_address(first), first.public_key)
     for index, place in enumerate(site.servers[1:], start=1):
         is_edge = place.role == "edge"
         own = index - 2
@@ -247,12 +263,9 @@ def _write_configs(site: SiteFolder, scenario: Scenario, options: SiteOptions) -
                 role="edge" if is_edge else "cloud",
                 id=place.server,
                 data=site.folder / "data" / quote(place.server, safe=""),
-                mesh=_mesh(site, index),
-                clients=ClientsConfig(
-                    place.port, site.folder / "keys" / f"{quote(place.server, safe='')}.key", _HOST
-                )
-                if is_edge
-                else None,
+                key_file=site.key_file(place.server),
+                mesh=MeshConfig(_mesh_address(place), manager),
+                clients=ClientsConfig(place.port, _HOST) if is_edge else None,
                 http=HttpConfig(place.http_port),
                 limits=LimitsConfig(
                     float(scenario.servers.storage[own]), float(scenario.servers.compute[own])
@@ -270,12 +283,8 @@ def _write_configs(site: SiteFolder, scenario: Scenario, options: SiteOptions) -
         )
 
 
-def _mesh(site: SiteFolder, index: int) -> MeshConfig:
-    """Return the endpoints of a server: it listens, and calls those before it."""
-    return MeshConfig(
-        f"tcp/{_HOST}:{site.servers[index].mesh_port}",
-        tuple(f"tcp/{_HOST}:{one.mesh_port}" for one in site.servers[:index]),
-    )
+def _mesh_address(place: SiteServerPlace) -> str:
+    return f"{_HOST}:{place.mesh_port}"
 
 
 def _key(path: Path) -> bytes:

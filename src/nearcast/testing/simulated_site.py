@@ -18,8 +18,8 @@ from nearcast.broker.processors.forward import Forward
 from nearcast.broker.requests import ProcessRequest, ProcessResult
 from nearcast.broker.topic_spool import TopicSpool
 from nearcast.server.log_rows import NotificationRow, PublicationRow
-from nearcast.server.mesh_channel import MeshChannels
 from nearcast.server.outputs import Incident, Outputs
+from nearcast.server.peer_channels import PeerChannels
 from nearcast.server.server import ClientAccess, Server
 from nearcast.server.server_settings import ServerSettings
 from nearcast.server.site_orders import Orders, ServerOrder
@@ -76,7 +76,7 @@ class SimulatedServer:
         access = ClientAccess(self.key, site.random.randbytes, site.wire)
         self.node = Server(
             ServerSettings(self.name, capacity=self._capacity),
-            MeshChannels(self.life),
+            PeerChannels(self.life),
             clock,
             _copy(self.stored).topics,
             access if self.is_edge else None,

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections import defaultdict
 from random import Random
 
+import msgspec
 import pytest
 
-from nearcast.server.mesh_channel import MeshChannels
-from nearcast.server.peer_channel import Frame, MeshSettings, encode_frame
+from nearcast.server.peer_channel import Frame, PeerSettings, decode_frame, encode_frame
+from nearcast.server.peer_channels import PeerChannels
 
 SIDES = ("a", "b")
 
@@ -23,26 +24,26 @@ class Pipe:
         loss: float = 0.0,
         duplication: float = 0.0,
         jitter_s: float = 0.0,
-        settings: MeshSettings | None = None,
+        settings: PeerSettings | None = None,
     ) -> None:
         self.rng = Random(seed)
         self.loss, self.duplication, self.jitter_s = loss, duplication, jitter_s
         self.settings = settings
         self.now = 0.0
-        self.life = dict.fromkeys(SIDES, 1)
-        self.ends = {side: MeshChannels(1, settings) for side in SIDES}
+        self.incarnation = dict.fromkeys(SIDES, 1)
+        self.ends = {side: PeerChannels(1, settings) for side in SIDES}
         self.under_way: list[tuple[float, int, str, bytes]] = []
         self.frames = 0
         self.sent: dict[tuple[str, int], list[bytes]] = defaultdict(list)
-        """By sender and its life, what it sent."""
+        """By sender and its incarnation, what it sent."""
         self.got: dict[tuple[str, int], list[bytes]] = defaultdict(list)
-        """By receiver and its life, what it took."""
+        """By receiver and its incarnation, what it took."""
         self.alive = dict.fromkeys(SIDES, True)
 
     def send(self, side: str) -> None:
-        life = self.life[side]
-        message = b"%s %d %d" % (side.encode(), life, len(self.sent[side, life]))
-        self.sent[side, life].append(message)
+        incarnation = self.incarnation[side]
+        message = b"%s %d %d" % (side.encode(), incarnation, len(self.sent[side, incarnation]))
+        self.sent[side, incarnation].append(message)
         self.ends[side].send(other(side), message)
         self.poll(side)
 
@@ -55,8 +56,8 @@ class Pipe:
                     self.under_way.append((at, len(self.under_way), receiver, frame))
 
     def restart(self, side: str) -> None:
-        self.life[side] += 1
-        self.ends[side] = MeshChannels(self.life[side], self.settings)
+        self.incarnation[side] += 1
+        self.ends[side] = PeerChannels(self.incarnation[side], self.settings)
 
     def run(self, seconds: float) -> None:
         end = self.now + seconds
@@ -70,7 +71,7 @@ class Pipe:
                 self.now = max(self.now, arrival[0])
                 receiver = arrival[2]
                 got = self.ends[receiver].receive(other(receiver), arrival[3], self.now)
-                self.got[receiver, self.life[receiver]] += got
+                self.got[receiver, self.incarnation[receiver]] += got
                 self.poll(receiver)
             else:
                 self.now = max(self.now, timer)
@@ -83,10 +84,10 @@ def other(side: str) -> str:
 
 
 def in_order_and_once(pipe: Pipe) -> None:
-    """Whatever one life got of another life is in order and without repetition."""
+    """Whatever one incarnation got of another is in order and without repetition."""
     for (receiver, _), got in pipe.got.items():
-        for sender_life in range(1, pipe.life[other(receiver)] + 1):
-            sent = pipe.sent[other(receiver), sender_life]
+        for sender_incarnation in range(1, pipe.incarnation[other(receiver)] + 1):
+            sent = pipe.sent[other(receiver), sender_incarnation]
             places = [sent.index(one) for one in got if one in set(sent)]
             assert places == sorted(set(places))
         assert len(got) == len(set(got))
@@ -106,12 +107,12 @@ def test_on_a_good_pipe_everything_arrives_with_one_frame_each_and_few_acknowled
 
 
 def test_what_one_pass_has_for_a_server_travels_in_one_frame() -> None:
-    channels = MeshChannels(1)
+    channels = PeerChannels(1)
     for number in range(10):
         channels.send("b", b"%d" % number)
     [(server, frame)] = channels.poll(0.0)
     assert server == "b"
-    assert MeshChannels(1).receive("a", frame, 0.0) == [b"%d" % number for number in range(10)]
+    assert PeerChannels(1).receive("a", frame, 0.0) == [b"%d" % number for number in range(10)]
 
 
 @pytest.mark.parametrize("seed", range(30))
@@ -160,22 +161,22 @@ def test_restarts_of_either_side_keep_order_and_once_and_heal(seed: int) -> None
     pipe.run(60.0)
     in_order_and_once(pipe)
     # from now on both live: all arrives
-    marks = {side: len(pipe.got[side, pipe.life[side]]) for side in SIDES}
-    before = {side: len(pipe.sent[side, pipe.life[side]]) for side in SIDES}
+    marks = {side: len(pipe.got[side, pipe.incarnation[side]]) for side in SIDES}
+    before = {side: len(pipe.sent[side, pipe.incarnation[side]]) for side in SIDES}
     for _ in range(40):
         pipe.send(pipe.rng.choice(SIDES))
         pipe.run(0.02)
     pipe.run(60.0)
     in_order_and_once(pipe)
     for side in SIDES:
-        got = pipe.got[side, pipe.life[side]][marks[side] :]
+        got = pipe.got[side, pipe.incarnation[side]][marks[side] :]
         sender = other(side)
-        assert got == pipe.sent[sender, pipe.life[sender]][before[sender] :]
+        assert got == pipe.sent[sender, pipe.incarnation[sender]][before[sender] :]
         assert pipe.ends[sender].waiting(side) == 0
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_a_receiver_that_restarts_gets_all_that_its_last_life_did_not(seed: int) -> None:
+def test_a_receiver_that_restarts_gets_all_that_its_last_incarnation_did_not(seed: int) -> None:
     pipe = Pipe(seed, loss=0.15, jitter_s=0.02)
     for number in range(80):
         pipe.send("a")
@@ -184,23 +185,23 @@ def test_a_receiver_that_restarts_gets_all_that_its_last_life_did_not(seed: int)
             pipe.restart("b")
     pipe.run(60.0)
     assert set(pipe.got["b", 1]) | set(pipe.got["b", 2]) == set(pipe.sent["a", 1])
-    assert pipe.ends["b"].take_new_lives() == ["a"]
-    assert pipe.ends["a"].take_new_lives() == ["b"]
-    assert pipe.ends["a"].take_new_lives() == []
+    assert pipe.ends["b"].take_restarted() == ["a"]
+    assert pipe.ends["a"].take_restarted() == ["b"]
+    assert pipe.ends["a"].take_restarted() == []
 
 
 def test_a_server_that_is_back_gets_what_waits_as_soon_as_it_is_heard() -> None:
-    channels = MeshChannels(1)
-    channels.receive("b", encode_frame(Frame(1, 1, 1, (), 0, 0)), 0.0)
+    channels = PeerChannels(1)
+    channels.receive("b", encode_frame(Frame(1, False, 1, 1, [], 0, 0)), 0.0)
     channels.send("b", b"one")
     channels.poll(0.0)
-    channels.receive("b", encode_frame(Frame(2, 1, 1, (), 0, 0)), 0.1)
+    channels.receive("b", encode_frame(Frame(2, False, 1, 1, [], 0, 0)), 0.1)
     [(_, frame)] = channels.poll(0.1)
-    assert MeshChannels(2).receive("a", frame, 0.1) == [b"one"]
+    assert PeerChannels(2).receive("a", frame, 0.1) == [b"one"]
 
 
 def test_too_many_that_wait_drop_the_oldest_and_the_rest_arrives_in_order() -> None:
-    pipe = Pipe(0, loss=1.0, settings=MeshSettings(queue_limit=100, window=20))
+    pipe = Pipe(0, loss=1.0, settings=PeerSettings(queue_limit=100, window=20))
     for _ in range(250):
         pipe.send("a")
         pipe.run(0.01)
@@ -214,7 +215,7 @@ def test_too_many_that_wait_drop_the_oldest_and_the_rest_arrives_in_order() -> N
 
 
 def test_bytes_that_wait_are_limited_too() -> None:
-    channels = MeshChannels(1, MeshSettings(queue_bytes=1_000))
+    channels = PeerChannels(1, PeerSettings(queue_bytes=1_000))
     for _ in range(30):
         channels.send("b", bytes(100))
     assert (channels.waiting("b"), channels.dropped) == (10, 20)
@@ -222,25 +223,101 @@ def test_bytes_that_wait_are_limited_too() -> None:
     assert channels.waiting("b") == 1
 
 
-def test_frames_that_came_early_are_kept_up_to_a_limit() -> None:
-    channels = MeshChannels(1, MeshSettings(early_frames=2))
-    for number in (4, 3, 2):
-        frame = encode_frame(Frame(1, 1, number, (b"%d" % number,), 0, 0))
-        assert channels.receive("a", frame, 0.0) == []
-    first = encode_frame(Frame(1, 1, 1, (b"1",), 0, 0))
-    assert channels.receive("a", first, 0.0) == [b"1"]  # 2 had no room: its sender repeats it
-    second = encode_frame(Frame(1, 1, 2, (b"2",), 0, 0))
-    assert channels.receive("a", second, 0.0) == [b"2", b"3", b"4"]
+def test_a_frame_that_comes_before_its_turn_is_dropped_and_waited_for() -> None:
+    channels = PeerChannels(1)
+    second = encode_frame(Frame(1, False, 1, 2, [b"2"], 0, 0))
+    assert channels.receive("a", second, 0.0) == []
+    first = encode_frame(Frame(1, False, 1, 1, [b"1", b"2", b"3"], 0, 0))
+    assert channels.receive("a", first, 0.0) == [b"1", b"2", b"3"]
+    assert channels.receive("a", second, 0.0) == []
+
+
+def test_numbers_that_would_break_the_own_frames_are_refused() -> None:
+    channels = PeerChannels(1)
+    for numbers in ((1 << 63, 1), (1, 1 << 63), ((1 << 64) - 1, (1 << 64) - 1), (-1, 1)):
+        data = msgspec.msgpack.encode([1, False, *numbers, [b"x"], 0, 0])
+        assert channels.receive("a", data, 0.0) == []
+    assert channels.refused == 4
+    largest = encode_frame(Frame(1, False, 1 << 62, 1 << 62, [b"x", b"y"], 0, 0))
+    assert channels.receive("a", largest, 0.0) == [b"x", b"y"]
+    assert len(channels.poll(1.0)) == 1
+
+
+def frames_of(polled: list[tuple[str, bytes]]) -> list[Frame]:
+    return [frame for _, data in polled if (frame := decode_frame(data)) is not None]
+
+
+def test_a_large_transfer_is_bounded_in_flight_and_never_before_ordinary_messages() -> None:
+    settings = PeerSettings(bulk_frame_bytes=2_000, bulk_window_bytes=5_000)
+    sender, receiver = PeerChannels(1, settings), PeerChannels(1, settings)
+    pieces = [bytes([number]) * 1_000 for number in range(20)]
+    for piece in pieces:
+        sender.send("b", piece, bulk=True)
+    assert sender.waiting_bulk_bytes("b") == 20_000
+    got: list[bytes] = []
+    now, rounds = 0.0, 0
+    while sender.waiting("b"):
+        rounds += 1
+        sender.send("b", b"ordinary %d" % rounds)
+        frames = sender.poll(now)
+        found = frames_of(frames)
+        assert [one.is_bulk for one in found] == sorted(one.is_bulk for one in found)
+        assert not found[0].is_bulk
+        assert sum(len(data) for one in found if one.is_bulk for data in one.messages) <= 5_000
+        assert all(len(one.messages) <= 2 for one in found if one.is_bulk)
+        for _, frame in frames:
+            got += receiver.receive("a", frame, now)
+        now += 0.03
+        for _, frame in receiver.poll(now):
+            sender.receive("b", frame, now)
+    assert [one for one in got if len(one) == 1_000] == pieces
+    assert rounds == 4
+    assert sender.resent == 0
+
+
+def test_a_piece_larger_than_the_window_still_goes() -> None:
+    settings = PeerSettings(bulk_frame_bytes=100, bulk_window_bytes=500)
+    sender, receiver = PeerChannels(1, settings), PeerChannels(1, settings)
+    for _ in range(2):
+        sender.send("b", bytes(2_000), bulk=True)
+    [(_, frame)] = sender.poll(0.0)
+    assert receiver.receive("a", frame, 0.0) == [bytes(2_000)]
+    for _, ack in receiver.poll(0.0):
+        sender.receive("b", ack, 0.01)
+    [(_, frame)] = sender.poll(0.01)
+    assert receiver.receive("a", frame, 0.01) == [bytes(2_000)]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_bulk_and_ordinary_messages_survive_loss_and_a_restart(seed: int) -> None:
+    settings = PeerSettings(bulk_frame_bytes=3_000, bulk_window_bytes=6_000)
+    pipe = Pipe(seed, loss=0.2, duplication=0.1, jitter_s=0.02, settings=settings)
+    pieces = [b"%d" % number + bytes(1_000) for number in range(40)]
+    for piece in pieces:
+        pipe.ends["a"].send("b", piece, bulk=True)
+    for number in range(60):
+        pipe.send("a")
+        pipe.run(0.02)
+        if number == 30:
+            pipe.restart("b")
+    pipe.run(120.0)
+    got = [*pipe.got["b", 1], *pipe.got["b", 2]]
+    assert set(got) == {*pieces, *pipe.sent["a", 1]}
+    last = pipe.got["b", 2]
+    large = [one for one in last if len(one) > 1_000]
+    assert large == pieces[len(pieces) - len(large) :]
+    assert len(last) == len(set(last))
+    assert pipe.ends["a"].waiting("b") == 0
 
 
 @pytest.mark.parametrize("seed", range(10))
 def test_garbage_is_counted_and_leaves_a_channel_as_it_was(seed: int) -> None:
-    rng, channels = Random(seed), MeshChannels(1)
+    rng, channels = Random(seed), PeerChannels(1)
     channels.send("b", b"hello")
     good = channels.poll(0.0)[0][1]
     garbage = [rng.randbytes(rng.randrange(60)) for _ in range(200)]
     garbage += [good[: rng.randrange(len(good))] for _ in range(20)]
-    receiver = MeshChannels(1)
+    receiver = PeerChannels(1)
     taken = [one for data in garbage for one in receiver.receive("a", data, 0.0)]
     assert taken == []
     assert receiver.refused == len(garbage)
@@ -248,20 +325,28 @@ def test_garbage_is_counted_and_leaves_a_channel_as_it_was(seed: int) -> None:
 
 
 def test_acknowledgements_of_what_was_never_sent_change_nothing() -> None:
-    channels = MeshChannels(7)
+    channels = PeerChannels(7)
     channels.send("b", b"one")
     channels.poll(0.0)
-    for ack_life, acked in ((7, 5), (6, 1), (7, -3), (7, 1 << 60)):
-        channels.receive("b", encode_frame(Frame(1, 1, 1, (), ack_life, acked)), 0.0)
+    for ack_incarnation, acked in ((7, 5), (6, 1), (7, 0), (7, 1 << 60)):
+        channels.receive("b", encode_frame(Frame(1, False, 1, 1, [], ack_incarnation, acked)), 0.0)
         assert channels.waiting("b") == 1
-    channels.receive("b", encode_frame(Frame(1, 1, 1, (), 7, 1)), 0.0)
+    channels.receive("b", encode_frame(Frame(1, False, 1, 1, [], 7, 1)), 0.0)
     assert channels.waiting("b") == 0
 
 
 def test_a_server_that_left_the_site_is_forgotten() -> None:
-    channels = MeshChannels(1)
+    channels = PeerChannels(1)
     channels.send("b", b"one")
     channels.forget("b")
     assert channels.poll(100.0) == []
     assert channels.servers == ()
     assert channels.next_wakeup() == float("inf")
+
+
+def test_a_message_that_no_link_carries_is_dropped_and_holds_up_nothing() -> None:
+    channels = PeerChannels(1, PeerSettings(message_bytes=1_000))
+    channels.send("b", bytes(1_001))
+    channels.send("b", b"small")
+    assert channels.dropped == 1
+    assert [one.messages for one in frames_of(channels.poll(0.0))] == [[b"small"]]
