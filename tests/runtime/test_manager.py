@@ -139,7 +139,6 @@ def test_servers_get_orders_and_hear_of_clients_and_plans(config: ManagerConfig)
             "host": "127.0.0.1",
             "port": 7000,
             "server_key": "ab" * 32,
-            "shard": 0,
         }
         assert await site.ask("GET", f"/clients/{CLIENTS[0]}") == (200, answer)
         second = await site.next_orders()

@@ -16,7 +16,7 @@ from nearcast.server.site_orders import ServerOrder
 
 TOKEN = "a-secret-of-operators"
 SHOWN = {"Authorization": f"Bearer {TOKEN}"}
-HOME = {"host": "10.0.0.1", "port": 7001, "server_key": "ab" * 32, "shard": 2}
+HOME = {"host": "10.0.0.1", "port": 7001, "server_key": "ab" * 32}
 
 
 class Desk:

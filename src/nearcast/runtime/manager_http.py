@@ -157,7 +157,6 @@ def _about(desk: ManagerDesk, client: EnrolledClient) -> dict[str, Any]:
             "host": home.host,
             "port": home.port,
             "server_key": home.public_key.hex(),
-            "shard": home.shard,
         },
         "delays_ms": {},
     }

@@ -22,9 +22,9 @@ from nearcast.sdk.client import Client
 from nearcast.sdk.credentials import Credentials, load_credentials
 from nearcast.sdk.driver import Payload
 from nearcast.sdk.failures import NotAcknowledgedError, NotConnectedError
-from nearcast.sdk.notification import Notification
 from nearcast.sdk.outcome import Receipt
 from nearcast.wire.actions import Home
+from nearcast.wire.notification import Notification
 
 __all__ = ["SyncClient", "SyncReceipt"]
 
@@ -40,16 +40,17 @@ class SyncReceipt:
         self.topic = receipt.topic
         self.sequence = receipt.sequence
 
-    def wait(self, timeout_s: float | None = 10.0) -> int:
-        """Return the level of safety, as `Receipt`; NotAcknowledgedError when not in time."""
+    def wait(self, timeout_s: float | None = 10.0) -> None:
+        """Return once it is safe, as `Receipt`; NotAcknowledgedError when not in time."""
         if self._receipt.is_done:
-            return self._receipt.result()
-        return self._owner.run(self._wait(timeout_s))
+            self._receipt.result()
+        else:
+            self._owner.run(self._wait(timeout_s))
 
-    async def _wait(self, timeout_s: float | None) -> int:
+    async def _wait(self, timeout_s: float | None) -> None:
         try:
             async with asyncio.timeout(timeout_s):
-                return await self._receipt
+                await self._receipt
         except TimeoutError:
             name = f"{self.topic}, publication {self.sequence}"
             raise NotAcknowledgedError(f"{name}: not acknowledged yet", 1) from None
@@ -150,6 +151,9 @@ class SyncClient:
 
     def next_notification(self, timeout_s: float | None = None) -> Notification | None:
         """Return the next notification; None after the timeout."""
+        notification = self.inner.take_notification()  # one that is here needs no other thread
+        if notification is not None:
+            return notification
         return self.run(self.inner.next_notification(timeout_s))
 
     def report(

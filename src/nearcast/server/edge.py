@@ -83,7 +83,7 @@ class EdgeServer(ClientDesk):
         self._keys.update((one.public_key, one.client) for one in orders.clients)
         self._homes = {one.client: one.home for one in orders.clients}
         self._addresses = {
-            one.server: Home((one.host, one.port), one.public_key, one.shard)
+            one.server: Home((one.host, one.port), one.public_key)
             for one in orders.servers
             if one.host
         }

@@ -24,12 +24,11 @@ class Channel:
         receiver: CipherState,
         *,
         peer_index: int,
-        shard: int,
         counter_limit: int,
     ) -> None:
         self._sender = sender
         self._receiver = receiver
-        self._header = write_header(Header(Kind.SEALED, shard, peer_index))
+        self._header = write_header(Header(Kind.SEALED, peer_index))
         self._counter_limit = counter_limit
         self.counter = 0
         """Counter of the next datagram."""

@@ -21,7 +21,6 @@ class _Stream:
     epoch: int
     next_sequence: int
     acked: int
-    level: int = 1
     held: dict[int, Publish] = field(default_factory=dict)
     """Publications behind a gap."""
     asked_at: float = float("-inf")
@@ -49,7 +48,7 @@ class PublishStreams:
         ready = self._release(stream)  # something only when the publisher skipped a gap
         sequence = publish.sequence
         if sequence <= stream.acked:
-            return ready, Published(publish.topic, stream.epoch, stream.acked, stream.level)
+            return ready, Published(publish.topic, stream.epoch, stream.acked)
         if sequence < stream.next_sequence:
             return [*ready, publish], None
         if sequence > stream.next_sequence:
@@ -69,11 +68,11 @@ class PublishStreams:
                 found.append(Nack(topic, stream.epoch, stream.next_sequence, missing))
         return found
 
-    def acknowledge(self, topic: str, epoch: int, up_to: int, level: int) -> None:
+    def acknowledge(self, topic: str, epoch: int, up_to: int) -> None:
         """Remember what is safe, to answer repetitions."""
         stream = self._streams.get(topic)
         if stream is not None and stream.epoch == epoch and up_to >= stream.acked:
-            stream.acked, stream.level = up_to, level
+            stream.acked = up_to
 
     def rewind(self, topic: str, epoch: int, expected: int) -> int:
         """Expect this sequence again, because it was not taken; return how many are missing."""

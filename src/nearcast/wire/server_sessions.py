@@ -49,7 +49,7 @@ __all__ = ["ServerSessions"]
 
 
 class ServerSessions:
-    """The sessions of one server (or of one shard of it).
+    """The sessions of one server.
 
     Parameters
     ----------
@@ -59,8 +59,6 @@ class ServerSessions:
         Returns the id of the client enrolled with a static public key, or None.
     random_bytes
         Source of keys, session indices and tokens: unpredictable in life, seeded in simulations.
-    shard
-        Which shard of the server this is; datagrams for others are refused.
     """
 
     def __init__(
@@ -69,12 +67,10 @@ class ServerSessions:
         authorise: Authorise,
         random_bytes: RandomBytes,
         settings: WireSettings | None = None,
-        shard: int = 0,
     ) -> None:
         self._settings = settings or WireSettings()
         self._random_bytes = random_bytes
-        self._shard = shard
-        self.door = Doorkeeper(static_key, authorise, random_bytes, self._settings, shard)
+        self.door = Doorkeeper(static_key, authorise, random_bytes, self._settings)
         self.drops: Counter[str] = Counter()
         """What was refused, by reason."""
         self._table = SessionTable(self._settings)
@@ -107,8 +103,6 @@ class ServerSessions:
                 if len(data) > self._settings.datagram_limit:
                     raise Refused("too_long")
                 header = read_header(data)
-                if header.shard != self._shard:
-                    raise Refused("wrong_shard")
                 if header.kind is Kind.SEALED:
                     session = self._table.by_index.get(header.receiver)
                     if session is None:
@@ -203,14 +197,12 @@ class ServerSessions:
 
     # Orders from above. A client without a session is passed over: it has gone.
 
-    def acknowledge(
-        self, client: str, topic: str, epoch: int, up_to: int, *, level: int = 1
-    ) -> None:
-        """Tell a publisher what is safe; level 1 only after the sync, 2 after the copy."""
+    def acknowledge(self, client: str, topic: str, epoch: int, up_to: int) -> None:
+        """Tell a publisher what is safe: only after the sync."""
         session = self._table.by_client.get(client)
         if session is not None:
-            session.streams.acknowledge(topic, epoch, up_to, level)
-            session.queue_acknowledgement(Published(topic, epoch, up_to, level))
+            session.streams.acknowledge(topic, epoch, up_to)
+            session.queue_acknowledgement(Published(topic, epoch, up_to))
             self._dirty[session.index] = session
 
     def nack(self, client: str, topic: str, epoch: int, expected: int) -> None:
@@ -263,7 +255,7 @@ class ServerSessions:
         session = self._table.by_client.get(client)
         if session is not None:
             host, port = home.address
-            session.redirect = Redirect(host, port, home.shard, home.server_key)
+            session.redirect = Redirect(host, port, home.server_key)
             self._queue(session, session.redirect)
 
     def close(self, client: str, reason: CloseReason, now: float) -> None:
