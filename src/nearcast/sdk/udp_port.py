@@ -61,9 +61,12 @@ class UdpPort:
 
     def send(self, datagrams: Iterable[SendDatagram]) -> None:
         """Send datagrams, after their delays."""
+        if self._line is None:
+            self._send_now(datagrams)
+            return
         for datagram in datagrams:
             delay_s = self._delays_s.get(datagram.address, 0.0)
-            if self._line is not None and delay_s > 0:
+            if delay_s > 0:
                 self._line.push((self._send_now, datagram), delay_s)
             else:
                 self._send_now((datagram,))

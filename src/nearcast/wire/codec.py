@@ -228,7 +228,7 @@ def decode_for_client(payload: bytes) -> list[Message | NotifyFields]:
                 parsed = nearcast_pb2.Notify.FromString(body)
             except DecodeError:
                 raise Refused("malformed") from None
-            fields: NotifyFields = _notify_fields(parsed)  # type: ignore[assignment]
+            fields: NotifyFields = _notify_fields(parsed)
             if _check_topic(fields[0]) is not None:
                 raise Refused("invalid_field")
             found.append(fields)

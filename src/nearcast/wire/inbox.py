@@ -15,7 +15,7 @@ __all__ = ["Inbox"]
 _WINDOW = 4_096
 _STREAM_LIMIT = 4_096
 _FIELDS = Notify.__struct_fields__
-_SEQUENCE = _FIELDS.index("sequence")
+assert _FIELDS[3] == "sequence"
 _stream_of = itemgetter(
     *map(_FIELDS.index, ("publisher", "topic", "epoch", "durable", "part")),
 )
@@ -36,7 +36,7 @@ class Inbox:
         One from before the window is delivered and marked: it may be a repetition.
         """
         stream = _stream_of(fields)
-        sequence = fields[_SEQUENCE]
+        sequence = fields[3]
         window = self._streams.get(stream)
         if window is None:
             window = self._streams[stream] = ReplayWindow(_WINDOW)

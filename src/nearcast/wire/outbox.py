@@ -54,6 +54,10 @@ class Outbox:
         self._streams: dict[str, _Stream] = {}
         self._active: dict[str, _Stream] = {}
         """The streams with unacknowledged publications."""
+        self._fresh: dict[str, _Stream] = {}
+        """Those of them that may have something to send for the first time."""
+        self._repeat_due = _NEVER
+        """No stream has something to repeat, or its pause ends, before."""
         self._size = 0
         self._paused_until = _AT_ONCE
         self.round_trip = RoundTrip(settings)
@@ -79,33 +83,44 @@ class Outbox:
             )
         stream.next_sequence += 1
         stream.pending[sequence] = _Pending(head)
-        self._streams[topic] = self._active[topic] = stream
+        self._streams[topic] = self._active[topic] = self._fresh[topic] = stream
         self._size += 1
         return sequence
 
     def frames(self, now: float, epoch: int) -> list[bytes]:
         """Return the frames to send now, for the first time or again."""
         frames: list[bytes] = []
-        for stream in self._active.values():
-            if self._due_of(stream) > now:
-                continue
-            tail = encode_publish_tail(epoch, stream.oldest)
-            if stream.repeat_due <= now:
-                stream.repeat_due = _NEVER
-                for sequence in range(stream.oldest, stream.unsent):
-                    item = stream.pending[sequence]
-                    if item.due <= now:
-                        frames.append(join_publish(item.head, tail))
-                        self._note_sent(item, now, 2 * item.wait_s)
-                    stream.repeat_due = min(stream.repeat_due, item.due)
-            end = self._window_end(stream)
-            for sequence in range(stream.unsent, end):
-                item = stream.pending[sequence]
-                frames.append(join_publish(item.head, tail))
-                self._note_sent(item, now, self.round_trip.wait_s)
-                stream.repeat_due = min(stream.repeat_due, item.due)
-            stream.unsent = end
+        if now < self._paused_until:
+            return frames
+        streams = self._fresh
+        if now >= self._repeat_due:
+            streams, self._repeat_due = self._active, _NEVER
+        for stream in streams.values():
+            due = stream.paused_until
+            if due <= now:
+                self._send(stream, now, epoch, frames)
+                due = stream.repeat_due
+            self._repeat_due = min(self._repeat_due, due)
+        self._fresh.clear()
         return frames
+
+    def _send(self, stream: _Stream, now: float, epoch: int, frames: list[bytes]) -> None:
+        tail = encode_publish_tail(epoch, stream.oldest)
+        if stream.repeat_due <= now:
+            stream.repeat_due = _NEVER
+            for sequence in range(stream.oldest, stream.unsent):
+                item = stream.pending[sequence]
+                if item.due <= now:
+                    frames.append(join_publish(item.head, tail))
+                    self._note_sent(item, now, 2 * item.wait_s)
+                stream.repeat_due = min(stream.repeat_due, item.due)
+        end = min(stream.next_sequence, stream.oldest + self._settings.publish_window)
+        for sequence in range(stream.unsent, end):
+            item = stream.pending[sequence]
+            frames.append(join_publish(item.head, tail))
+            self._note_sent(item, now, self.round_trip.wait_s)
+            stream.repeat_due = min(stream.repeat_due, item.due)
+        stream.unsent = end
 
     def acknowledge(self, topic: str, up_to: int, now: float) -> bool:
         """Forget what is safe; tell whether that was new."""
@@ -120,9 +135,12 @@ class Outbox:
             del stream.pending[sequence]
         self._size -= end - stream.oldest
         stream.oldest, stream.unsent = end, max(stream.unsent, end)
-        if not stream.pending:
+        if stream.pending:
+            self._fresh[topic] = stream  # the window moved on
+        else:
             stream.repeat_due = _NEVER
             del self._active[topic]
+            self._fresh.pop(topic, None)
         return True
 
     def send_again(self, topic: str, expected: int, missing: int, now: float) -> None:
@@ -135,12 +153,13 @@ class Outbox:
         for sequence in range(max(expected, stream.oldest), min(last, stream.unsent)):
             item = stream.pending[sequence]
             if now - item.sent_at >= just_now_s:
-                item.due = stream.repeat_due = _AT_ONCE
+                item.due = stream.repeat_due = self._repeat_due = _AT_ONCE
 
     def pause(self, topic: str, until: float) -> None:
         """Send nothing to a topic (empty: to any) before a time, then all that is in flight."""
         if not topic:
             self._paused_until = until
+        self._repeat_due = min(self._repeat_due, until)
         for name, stream in self._streams.items():
             if topic in ("", name):
                 stream.paused_until = until
@@ -149,21 +168,14 @@ class Outbox:
     def restart(self) -> None:
         """Send all that is in flight at once: the session is a new one."""
         self.round_trip = RoundTrip(self._settings)
-        self._paused_until = _AT_ONCE
+        self._paused_until = self._repeat_due = _AT_ONCE
         for stream in self._streams.values():
             stream.paused_until = _AT_ONCE
             stream.unsent = stream.oldest
 
     def next_due(self) -> float:
         """Return when `frames` has something again, or shortly before."""
-        return min(map(self._due_of, self._active.values()), default=_NEVER)
-
-    def _due_of(self, stream: _Stream) -> float:
-        due = _AT_ONCE if stream.unsent < self._window_end(stream) else stream.repeat_due
-        return max(due, stream.paused_until, self._paused_until)
-
-    def _window_end(self, stream: _Stream) -> int:
-        return min(stream.next_sequence, stream.oldest + self._settings.publish_window)
+        return max(_AT_ONCE if self._fresh else self._repeat_due, self._paused_until)
 
     def _note_sent(self, item: _Pending, now: float, wait_s: float) -> None:
         item.wait_s = min(wait_s, self._settings.longest_retry_s)
