@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import logging
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any
@@ -81,6 +81,10 @@ class ClientDriver:
         self.session = ClientSession(
             credentials.private_key, credentials.home, random_bytes, self._settings
         )
+        self.receive = self.session.receive
+        """Takes datagrams of the server."""
+        self.next_wakeup = self.session.next_wakeup
+        """Returns when to poll again at the latest."""
         self.connected: Outcome[Home] = Outcome()
         """Done with the first session."""
         self.on_notification: Callable[[Notification], object] = lambda notification: None
@@ -208,25 +212,20 @@ class ClientDriver:
 
     # Datagrams and time
 
-    def receive(self, datagrams: Iterable[bytes], now: float) -> None:
-        """Take datagrams of the server."""
-        self.session.receive(datagrams, now)
-
     def poll(self, now: float) -> list[SendDatagram]:
         """Return the datagrams to send; results and calls back come first."""
         datagrams = []
         for action in self.session.poll(now):
-            if isinstance(action, Notification):
-                _call(self.on_notification, action)
+            if type(action) is Notification:
+                try:  # as in _call, for what comes most
+                    self.on_notification(action)
+                except Exception:
+                    logger.exception("a callback failed")
             elif isinstance(action, SendDatagram):
                 datagrams.append(action)
             else:
                 self._on_event(action)
         return datagrams
-
-    def next_wakeup(self) -> float:
-        """Return when to poll again at the latest."""
-        return self.session.next_wakeup()
 
     def _on_event(self, event: ClientEvent) -> None:
         match event:

@@ -60,11 +60,12 @@ class Channel:
         if len(datagram) < SEALED_OVERHEAD:
             raise Refused("too_short")
         counter = int.from_bytes(datagram[HEADER_BYTES:_BODY], "big")
-        if not self.window.is_new(counter):
+        window = self.window
+        if counter <= window.highest and not window.is_new(counter):
             raise Refused("replayed")
         try:
             payload = self._receiver.open(counter, datagram[:HEADER_BYTES], datagram[_BODY:])
         except NoiseError:
             raise Refused("seal") from None
-        self.window.mark(counter)
+        window.take(counter)
         return payload

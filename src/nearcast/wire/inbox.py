@@ -44,8 +44,7 @@ class Inbox:
                 self._streams.popitem(last=False)
         else:
             self._streams.move_to_end(stream)
-        if window.is_new(sequence):
-            window.mark(sequence)
+        if window.take(sequence):
             return Notification(*fields, arrived_us)
         if window.is_too_old(sequence):
             return Notification(*fields, arrived_us, True)

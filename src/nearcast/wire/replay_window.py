@@ -35,6 +35,15 @@ class ReplayWindow:
         """Tell whether the number lies before the window."""
         return self.highest - number >= self._size
 
+    def take(self, number: int) -> bool:
+        """Mark the number, and tell whether it was new."""
+        if number == self.highest + 1 and not self._missing:
+            self.highest = number
+            return True
+        is_new = self.is_new(number)
+        self.mark(number)
+        return is_new
+
     def mark(self, number: int) -> None:
         """Remember the number as seen; one before the window changes nothing."""
         ahead = number - self.highest
