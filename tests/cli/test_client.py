@@ -292,9 +292,9 @@ def test_a_client_enrols_and_its_credentials_work(run: Run, edge: Edge, tmp_path
 @pytest.mark.parametrize(
     ("code", "reply", "problem"),
     [
-        (403, b"wrong token", "refused (403): wrong token"),
-        (302, b"", "refused (302)"),
-        (200, b"hello", "makes no sense"),
+        (403, b"wrong token", "answered 403: wrong token"),
+        (302, b"", "answered 302"),
+        (200, b"hello", "is not JSON"),
         (200, {"client": "bus"}, "makes no sense: Object missing required field `home`"),
         (200, {"client": "bus", "home": {"host": "a"}}, "makes no sense: home: "),
     ],
@@ -315,10 +315,10 @@ def test_a_manager_that_refuses_or_babbles_leaves_no_file(
 @pytest.mark.parametrize(
     ("url", "token", "problem"),
     [
-        ("http://127.0.0.1:1", "secret", "cannot be reached"),
-        ("file:///etc", "secret", "is no address such as"),
-        ("127.0.0.1:80", "secret", "is no address such as"),
-        ("http://[", "secret", "is no address such as"),
+        ("http://127.0.0.1:1", "secret", "does not answer"),
+        ("file:///etc", "secret", "is not an address such as"),
+        ("127.0.0.1:80", "secret", "is not an address such as"),
+        ("http://[", "secret", "is not an address such as"),
         ("http://127.0.0.1:1", "", "one word"),
         ("http://127.0.0.1:1", "two\nlines", "one word"),
     ],

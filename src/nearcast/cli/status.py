@@ -26,8 +26,8 @@ def status(site: Path | None, url: str | None, as_json: bool) -> None:
       nearcast status --manager http://127.0.0.1:8000 --json
     """
     from nearcast.errors import ConfigError, NearcastError
+    from nearcast.links.http_client import ask
     from nearcast.site.layout import SiteFolder
-    from nearcast.site.live_site import ask
 
     if (site is None) == (url is None):
         raise ConfigError("give either the folder of the site or --manager URL")
