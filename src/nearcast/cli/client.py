@@ -43,8 +43,8 @@ def client() -> None:
     """Publish, subscribe, report and measure as a client of a site.
 
     \b
-      nearcast client enrol --site city --id car --x-km 1 --y-km 2 --out car.json
-      nearcast client enrol --site city --id sign --x-km 4 --y-km 2 --out sign.json
+      nearcast client enrol --site city --id car --x-km 1 --y-km 1 --out car.json
+      nearcast client enrol --site city --id sign --x-km 2 --y-km 2 --out sign.json
       nearcast client subscribe --credentials sign.json --topic alerts/north
     and in another terminal:
     \b
