@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import sys
 from collections.abc import Callable
 
 import pytest
@@ -118,3 +119,32 @@ def test_the_first_outcome_counts_and_calls_back_once() -> None:
     outcome.fail(ValueError("too late"))
     outcome.when_done(lambda: calls.append(2))
     assert (outcome.result(), outcome.error, calls) == (7, None, [1, 2])
+
+
+def test_a_notification_in_order_takes_few_calls() -> None:
+    world = World(1)
+    driver = _driver(world)
+    heard: list[Notification] = []
+    driver.on_notification = heard.append
+    _drive(world, driver, 1.0, lambda: False)
+    server = next(iter(world.servers.values()))
+    datagrams: list[bytes] = []
+    for number in range(1, 21):
+        server.sessions.notify("car", [Notify("b", "bus", 1, number, True, 0, b"x" * 220)])
+        datagrams += [send.data for send in server.sessions.flush(world.now)]
+    calls = 0
+
+    def count(frame: object, event: str, argument: object) -> None:
+        nonlocal calls
+        calls += event == "call"
+
+    driver.receive(datagrams[:1], world.now)
+    driver.poll(world.now)
+    sys.setprofile(count)
+    for data in datagrams[1:]:
+        driver.receive([data], world.now)
+        driver.poll(world.now)
+        driver.next_wakeup()
+    sys.setprofile(None)
+    assert [item.sequence for item in heard] == list(range(1, 21))
+    assert calls / 19 < 20

@@ -337,7 +337,7 @@ class ClientSession:
         if link.is_silent(now):
             self._link = None
             self._events.append(Disconnected(self.home, CloseReason.SILENT))
-        is_suspect = link.take_suspicion(now)  # the server may have begun a new life
+        is_suspect = link.take_suspicion(now)  # the server may have restarted
         if self._handshake is None and (self._link is None or link.channel.is_worn or is_suspect):
             self.connect(now)
 
