@@ -1,4 +1,4 @@
-"""What docs/sdk.md, docs/site.md and the help texts tell a user to type works, word by word."""
+"""What README, docs/sdk.md, docs/site.md and help texts tell a user to type works, verbatim."""
 
 from __future__ import annotations
 
@@ -20,10 +20,15 @@ from small_site.making import until
 ROOT = Path(__file__).parents[2]
 SDK = (ROOT / "docs" / "sdk.md").read_text()
 SITE = (ROOT / "docs" / "site.md").read_text()
+README = (ROOT / "README.md").read_text()
 START, UP = (
     "nearcast scenario generate city --clients 30 --servers 2 --topics 4 --seed 1 --out city",
     "nearcast up city",
 )
+TOP_LEVEL_AWAIT = """
+import ast, asyncio
+asyncio.run(eval(compile({!r}, "README.md", "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)))
+"""
 pytestmark = pytest.mark.slow
 
 
@@ -72,8 +77,8 @@ class Shell:
     def type(self, command: str) -> str:
         return self.run("bash", "-c", command)
 
-    def subscribe_while(self, subscribe: str, others: list[str]) -> str:
-        """Return what a subscriber prints until it ends or, without --count, says one line."""
+    def check_heard(self, expected: str, subscribe: str, others: list[str]) -> None:
+        """Check that a subscriber prints something because of other commands."""
         with self.start(subscribe) as listener:
             assert listener.stdout is not None
             assert listener.stderr is not None
@@ -81,7 +86,8 @@ class Shell:
                 assert listener.stderr.readline().startswith("subscribed to ")
                 for command in others:
                     self.type(command)
-                return listener.stdout.readline()
+                # what was published just after an earlier subscriber left may come first
+                assert any(expected in line for line in listener.stdout)
             finally:
                 listener.send_signal(signal.SIGINT)
 
@@ -121,21 +127,31 @@ def test_the_programs_of_the_sdk_page_print_what_they_say(shell: Shell) -> None:
 
 def test_the_commands_of_the_sdk_page_work_together(shell: Shell) -> None:
     (listen,), others = (block.splitlines() for block in blocks(SDK, "sh")[2:])
-    assert '"payload": "{\\"speed_kmh\\":12}"' in shell.subscribe_while(listen, others)
+    shell.check_heard('"payload": "{\\"speed_kmh\\":12}"', listen, others)
 
 
 def test_the_commands_of_the_site_page_work_together(shell: Shell) -> None:
     status, listen, publish = blocks(SITE, "sh")[1].splitlines()
     assert "3 of 3 servers up" in shell.type(status)  # two edge servers and the cloud server
-    assert '"payload": "hello"' in shell.subscribe_while(listen, [publish])
+    shell.check_heard('"payload": "hello"', listen, [publish])
+
+
+def test_the_commands_and_the_program_of_the_readme_work_together(shell: Shell) -> None:
+    (block,) = (block for block in blocks(README, "sh") if UP in block)
+    start, status, listen, publish = block.splitlines()
+    assert start.startswith(UP)
+    assert "3 of 3 servers up" in shell.type(status)
+    shell.check_heard('"payload": "hello"', listen, [publish])
+    (program,) = (block for block in blocks(README, "python") if "nearcast.sdk" in block)
+    shell.run(sys.executable, "-c", TOP_LEVEL_AWAIT.format(program))
 
 
 def test_the_commands_of_the_help_texts_work_together(shell: Shell) -> None:
     shown = CliRunner().invoke(up, ["--help"], terminal_width=200).output
     status, listen, publish = commands(shown)[2:]
     assert "3 of 3 servers up" in shell.type(status)
-    assert '"payload": "hello"' in shell.subscribe_while(listen, [publish])
+    shell.check_heard('"payload": "hello"', listen, [publish])
     shown = CliRunner().invoke(client, ["--help"], terminal_width=200).output
     *enrol, listen, publish = commands(shown)
     assert enrol == blocks(SDK, "sh")[1].splitlines()
-    assert '"payload": "ice"' in shell.subscribe_while(listen, [publish])
+    shell.check_heard('"payload": "ice"', listen, [publish])
