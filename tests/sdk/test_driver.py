@@ -148,3 +148,12 @@ def test_a_notification_in_order_takes_few_calls() -> None:
     sys.setprofile(None)
     assert [item.sequence for item in heard] == list(range(1, 21))
     assert calls / 19 < 20
+
+
+@pytest.mark.parametrize("is_waiting", [True, False])
+def test_there_is_no_room_any_more_after_the_end(is_waiting: bool) -> None:
+    driver = _driver(World(1))
+    if is_waiting:
+        assert not driver.room.is_done
+    driver.end("the client was closed")
+    assert "the client was closed" in str(driver.room.error)

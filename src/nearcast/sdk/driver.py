@@ -109,6 +109,8 @@ class ClientDriver:
         """Done when publications were acknowledged; then there is another one."""
         if self._room is None:
             self._room = Outcome()
+            if self.is_ended:
+                self._room.fail(NotConnectedError(self._end_reason))
         return self._room
 
     # Calls of the application
