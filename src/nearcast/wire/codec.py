@@ -167,10 +167,10 @@ def encode_publish_head(
     durable: bool,
 ) -> bytes:
     """Return what stays the same in a Publish however often it is sent; WireError as `encode`."""
-    problem = _check_topic(topic)
-    if problem is not None:
-        raise WireError(problem)
     try:
+        problem = _check_topic(topic)
+        if problem is not None:
+            raise WireError(problem)
         head = nearcast_pb2.Publish(
             topic=topic,
             sequence=sequence,
