@@ -14,11 +14,11 @@ from typing import Any
 
 import pytest
 import uvloop
+from nearcast.broker.messages import Message
 
 from broker.making import broker_with, message
 from nearcast.broker.actions import Actions
 from nearcast.broker.guard import GuardEvent, GuardSettings
-from nearcast.broker.messages import Message
 from nearcast.broker.notifications import OutgoingNotification
 from nearcast.broker.requests import Ending, ProcessResult
 from nearcast.broker.topic_settings import TopicSettings

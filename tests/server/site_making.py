@@ -70,7 +70,6 @@ class RandomSite:
                 topic,
                 self.spool,
                 tuple(sorted({self.targets[topic, name] for name in self.publishers[topic]})),
-                {},
                 self.processor,
                 notify_after_sync=self.notify_after_sync,
             )

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 from msgspec import NODEFAULT, inspect
-
 from nearcast.broker.messages import Message
+
 from nearcast.broker.notifications import InCircle
 from nearcast.broker.topic_spool import TopicSpool
 from nearcast.runtime import config

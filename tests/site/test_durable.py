@@ -12,8 +12,8 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-
 from nearcast.broker.messages import Message, Origin, decode_message
+
 from nearcast.sdk import Client, Connected, Credentials, Notification, Receipt
 from nearcast.site.layout import SiteFolder
 from nearcast.site.live_site import LiveSite, run_site

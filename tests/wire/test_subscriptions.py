@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from nearcast.wire.actions import Confirmed, Deliver
+from functools import partial
+
+from nearcast.wire.actions import Confirmed, Deliver, ServerEvent
 from nearcast.wire.messages import Confirm, Subscribe
 from nearcast.wire.settings import WireSettings
 from nearcast.wire.subscriptions import Subscriptions
@@ -40,13 +42,14 @@ def test_a_server_that_confirms_after_seconds_keeps_its_client() -> None:
     world.run(5.0, lambda: client.session.is_connected)
     asked: list[Subscribe] = []
 
-    def take(event: Deliver) -> None:
-        if isinstance(event.message, Subscribe):
-            asked.append(event.message)
-            request = event.message.request
-            world.later(8.0, lambda: server.sessions.confirm("car", request, True))
+    def handle(events: list[ServerEvent]) -> None:
+        for event in events:
+            if isinstance(event, Deliver) and isinstance(event.message, Subscribe):
+                asked.append(event.message)
+                request = event.message.request
+                world.later(8.0, partial(server.sessions.confirm, "car", request, True))
 
-    server.take = take  # type: ignore[method-assign]
+    server.handle = handle  # type: ignore[method-assign]
     client.session.subscribe("a")
     world.run(30.0)
     assert 2 < len(asked) < 9

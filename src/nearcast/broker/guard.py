@@ -6,8 +6,8 @@ from collections import deque
 from dataclasses import dataclass
 from enum import StrEnum
 
-from nearcast.broker.messages import Message
 from nearcast.errors import ConfigError
+from nearcast.wire.publication import Publication
 
 __all__ = ["GuardEvent", "GuardSettings", "ProcessorGuard", "ProcessorReport"]
 
@@ -53,7 +53,7 @@ class ProcessorReport:
     topic: str
     event: GuardEvent
     detail: str
-    message: Message | None = None
+    message: Publication | None = None
     """The message that it failed at."""
 
 

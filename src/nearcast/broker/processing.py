@@ -7,11 +7,11 @@ from collections.abc import Sequence
 import msgspec
 from msgspec import structs
 
-from nearcast.broker.messages import Message, Origin
 from nearcast.broker.notifications import Notification
 from nearcast.broker.processor import Processor, StatefulProcessor
 from nearcast.broker.requests import Failure
 from nearcast.broker.topic_spool import SpoolView
+from nearcast.wire.publication import Origin, Publication
 
 __all__ = ["CAUGHT", "Outcome", "ProcessorRunner", "describe"]
 
@@ -27,7 +27,7 @@ def describe(error: BaseException) -> str:
         return type(error).__name__
 
 
-def _identity(message: Message) -> tuple[str, int, int, bool]:
+def _identity(message: Publication) -> tuple[str, int, int, bool]:
     return message.publisher, message.epoch, message.sequence, message.origin is Origin.ONCE
 
 
@@ -62,7 +62,7 @@ class ProcessorRunner:
         self.state = state
         return []
 
-    def run(self, batch: Sequence[Message], spool: SpoolView) -> Outcome:
+    def run(self, batch: Sequence[Publication], spool: SpoolView) -> Outcome:
         """Process the messages at the end of the spool; never raises because of the processor."""
         outcome, state_before = Outcome(), self.state
         try:
@@ -78,7 +78,7 @@ class ProcessorRunner:
             outcome.state = self.state
         return outcome
 
-    def _one_by_one(self, batch: Sequence[Message], spool: SpoolView, outcome: Outcome) -> None:
+    def _one_by_one(self, batch: Sequence[Publication], spool: SpoolView, outcome: Outcome) -> None:
         """Find the poisonous messages, so that the others are not lost with them."""
         for number, message in enumerate(batch, start=spool.end - len(batch) + 1):
             try:
@@ -88,7 +88,7 @@ class ProcessorRunner:
                 self._go_back(outcome.failures)
                 outcome.failures.append(Failure(describe(error), message))
 
-    def attempt(self, batch: Sequence[Message], spool: SpoolView) -> list[Notification]:
+    def attempt(self, batch: Sequence[Publication], spool: SpoolView) -> list[Notification]:
         """Process a batch once; raises what the processor raises."""
         notifications = []
         own = {id(message) for message in batch}
@@ -120,11 +120,11 @@ class ProcessorRunner:
             failures.append(Failure(describe(error)))
 
 
-def _cause(given: Message | None, batch: Sequence[Message]) -> Message:
+def _cause(given: Publication | None, batch: Sequence[Publication]) -> Publication:
     if given is None:
         return batch[-1]
     for message in batch:
-        if isinstance(given, Message) and _identity(given) == _identity(message):
+        if isinstance(given, Publication) and _identity(given) == _identity(message):
             return message
     # ids of notifications count from the cause: those of another batch would come twice
     raise TypeError("the cause of a notification is a message of the batch")

@@ -27,12 +27,10 @@ from nearcast.runtime.mesh_watch import first_of, watch_mesh
 from nearcast.runtime.metrics import Gauges, ServerMetrics
 from nearcast.runtime.processor_host import ProcessorHost
 from nearcast.runtime.spool_writer import SpoolWriter
-from nearcast.server.client_desk import EdgeSettings
-from nearcast.server.edge import EdgeServer
 from nearcast.server.mesh_channel import MeshChannels
-from nearcast.server.node import Node
-from nearcast.server.node_settings import NodeSettings
 from nearcast.server.outputs import Outputs
+from nearcast.server.server import ClientAccess, Server
+from nearcast.server.server_settings import EdgeSettings, ServerSettings
 from nearcast.server.site_orders import Orders
 from nearcast.server.stream_targets import Capacity
 from nearcast.spool.changes import LiveTopic
@@ -130,7 +128,7 @@ class LiveServer:
         self.node = self._make_node(log.recovered.state.topics)
         self.metrics.counts = self.node.counts
         self.metrics.read_gauges = self._gauges
-        if isinstance(self.node, EdgeServer):
+        if self.node.sessions is not None:
             self.metrics.drops = self.node.sessions.drops
         self.http = HttpEndpoint(
             config.http.host,
@@ -148,7 +146,7 @@ class LiveServer:
         if self._timer is not None:
             self._timer.cancel()
         self._lag_timer.cancel()
-        if isinstance(self.node, EdgeServer) and self._udp is not None:
+        if self._udp is not None:
             self._loop.remove_reader(self._udp.fileno())
             self._do(self.node.stop(self.clock()))
         await asyncio.to_thread(self._writer.close)  # while other servers can be told of it
@@ -162,7 +160,7 @@ class LiveServer:
             "role": self.config.role,
             "revision": orders.revision if orders else None,
             "plan_version": orders.plan_version if orders else None,
-            "sessions": len(node.sessions) if isinstance(node, EdgeServer) else 0,
+            "sessions": len(node.sessions) if node.sessions is not None else 0,
             "topics": len(node.broker.topics),
             "storage_used": node.targets.storage_used,
             "compute_used": node.targets.compute_used,
@@ -170,14 +168,14 @@ class LiveServer:
             "delegated_streams": node.targets.delegated_streams,
             "uncommitted": self._writer.uncommitted,
             "counts": dict(node.counts),
-            "drops": dict(node.sessions.drops) if isinstance(node, EdgeServer) else {},
+            "drops": dict(node.sessions.drops) if node.sessions is not None else {},
         }
 
     def _gauges(self) -> Gauges:
         node, limits = self.node, self.config.limits
-        usage = node.broker.usage()
+        topics = node.broker.topics
         return Gauges(
-            sessions=len(node.sessions) if isinstance(node, EdgeServer) else 0,
+            sessions=len(node.sessions) if node.sessions is not None else 0,
             topics=len(node.broker.topics),
             storage_used=node.targets.storage_used,
             storage_limit=limits.storage,
@@ -189,13 +187,13 @@ class LiveServer:
             mesh_dropped=self._channels.dropped,
             mesh_stuck_seconds=self._mesh.stuck_s(),
             kernel_drops=self._udp.kernel_drops() if self._udp is not None else None,
-            spool_messages={name: one.messages for name, one in usage.topics.items()},
-            spool_bytes={name: one.size_bytes for name, one in usage.topics.items()},
+            spool_messages={name: len(one.spool) for name, one in topics.items()},
+            spool_bytes={name: one.spool.size_bytes for name, one in topics.items()},
         )
 
-    def _make_node(self, recovered: dict[str, LiveTopic]) -> Node:
+    def _make_node(self, recovered: dict[str, LiveTopic]) -> Server:
         config = self.config
-        settings = NodeSettings(
+        settings = ServerSettings(
             config.id,
             config.mesh.manager,
             Capacity(
@@ -209,30 +207,23 @@ class LiveServer:
             retry_after_s=config.busy.retry_after_ms / 1e3,
         )
         channels = self._channels = MeshChannels(life=int(self.clock() * 1e6))
-        if self._key is None:
-            return Node(settings, channels, self.clock, recovered)
-        return EdgeServer(
-            settings,
-            channels,
-            self.clock,
-            self._key,
-            os.urandom,
-            recovered,
-            config.wire,
-            EdgeSettings(queue_age_s=config.busy.queue_age_ms / 1e3),
-        )
+        access = None
+        if self._key is not None:
+            edge = EdgeSettings(queue_age_s=config.busy.queue_age_ms / 1e3)
+            access = ClientAccess(self._key, os.urandom, config.wire, edge)
+        return Server(settings, channels, self.clock, recovered, access)
 
     # Events of the loop
 
     def _on_readable(self) -> None:
         assert self._udp is not None
-        assert isinstance(self.node, EdgeServer)
+        assert self.node.clients is not None
         batch, queue_age_s = self._udp.drain(_DATAGRAMS_PER_PASS)
         if not batch:
             return
         now = self.clock()
         self.metrics.queue_age_s = queue_age_s
-        self.node.commit_wait_s = self._writer.oldest_wait_s(now)
+        self.node.clients.commit_wait_s = self._writer.oldest_wait_s(now)
         self._do(self.node.on_datagrams(batch, now, queue_age_s))
 
     def _on_mesh(self, server: str, frame: bytes) -> None:
@@ -282,8 +273,8 @@ class LiveServer:
             self._writer.append(group)
         for request in out.to_process:
             self._host.submit(request)
-        if out.log and self._events is not None:
-            self._events.add(out.log)
+        if self._events is not None and (out.publications or out.notifications):
+            self._events.add(out.publications, out.notifications)
         if out.delays:
             self.metrics.observe_delays(out.delays)
         for incident in out.incidents:

@@ -10,13 +10,13 @@ from nearcast.errors import WireError
 from nearcast.wire.messages import (
     CloseReason,
     Init,
-    Publish,
     Report,
     Subscribe,
     Unsubscribe,
 )
 from nearcast.wire.noise import KEY_BYTES
 from nearcast.wire.notification import Notification
+from nearcast.wire.publication import Publication
 from nearcast.wire.settings import Address
 
 __all__ = [
@@ -54,14 +54,10 @@ class SessionOpened(msgspec.Struct, frozen=True, gc=False):
 
 
 class Deliver(msgspec.Struct, frozen=True, gc=False):
-    """A client sent this message.
-
-    Durable publications of one topic come in the order of their sequence, each at least once;
-    the receiver drops repetitions and acknowledges them again.
-    """
+    """A client sent this message; publications come as they are."""
 
     client: str
-    message: Publish | Report | Subscribe | Unsubscribe
+    message: Report | Subscribe | Unsubscribe
     received_s: float
 
 
@@ -74,7 +70,8 @@ class SessionClosed(msgspec.Struct, frozen=True, gc=False):
     """Notifications that the client may not have, encoded: for `notify` at its next home."""
 
 
-ServerEvent = SessionOpened | Deliver | SessionClosed
+ServerEvent = Publication | SessionOpened | Deliver | SessionClosed
+"""Publications come as they were sent: in any order, lost and repeated; the broker sorts them."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,9 @@ __all__ = [
     "FRAME_LIMIT",
     "PUBLISH_TAIL_BYTES",
     "Refused",
+    "check_topic",
     "decode",
+    "decode_body",
     "decode_for_client",
     "encode",
     "encode_publish_head",
@@ -67,7 +69,8 @@ class _Kind(NamedTuple):
 
 
 @lru_cache(maxsize=4_096)
-def _check_topic(topic: str) -> str | None:
+def check_topic(topic: str) -> str | None:
+    """Return what is wrong with a topic, None when nothing is."""
     if not topic:
         return "the topic is empty"
     if len(topic) * 4 > _TOPIC_BYTES and len(topic.encode()) > _TOPIC_BYTES:
@@ -91,7 +94,7 @@ def _check_of(message_type: type[Any]) -> Callable[[Any], str | None]:
             return f"{next(wrong)} is not finite"
         if numbered and not message.oldest <= message.sequence:
             return "oldest lies after sequence"
-        return _check_topic(message.topic) if needs_topic else None
+        return check_topic(message.topic) if needs_topic else None
 
     return check
 
@@ -168,7 +171,7 @@ def encode_publish_head(
 ) -> bytes:
     """Return what stays the same in a Publish however often it is sent; WireError as `encode`."""
     try:
-        problem = _check_topic(topic)
+        problem = check_topic(topic)
         if problem is not None:
             raise WireError(problem)
         head = nearcast_pb2.Publish(
@@ -208,11 +211,12 @@ def decode(payload: bytes) -> list[tuple[Message, bool]]:
 
     Unknown types are skipped. Anything malformed refuses the whole payload.
     """
-    return [
-        (_parse(_BY_NUMBER[number & ~COPY], body), number >= COPY)
-        for number, body in _split(payload)
-        if number & ~COPY in _BY_NUMBER
-    ]
+    found: list[tuple[Message, bool]] = []
+    for number, body in _split(payload):
+        message = decode_body(number & ~COPY, body)
+        if message is not None:
+            found.append((message, number >= COPY))
+    return found
 
 
 def decode_for_client(payload: bytes) -> list[Message | NotifyFields]:
@@ -229,11 +233,11 @@ def decode_for_client(payload: bytes) -> list[Message | NotifyFields]:
             except DecodeError:
                 raise Refused("malformed") from None
             fields: NotifyFields = _notify_fields(parsed)
-            if _check_topic(fields[0]) is not None:
+            if check_topic(fields[0]) is not None:
                 raise Refused("invalid_field")
             found.append(fields)
-        elif number in _BY_NUMBER:
-            found.append(_parse(_BY_NUMBER[number], body))
+        elif (message := decode_body(number, body)) is not None:
+            found.append(message)
     return found
 
 
@@ -256,6 +260,12 @@ def _split(payload: bytes) -> list[tuple[int, bytes]]:
         found.append((number, payload[body:end]))
         start = end
     return found
+
+
+def decode_body(number: int, body: bytes) -> Message | None:
+    """Return the message of a frame's body by the frame's type; None for an unknown type."""
+    kind = _BY_NUMBER.get(number)
+    return None if kind is None else _parse(kind, body)
 
 
 def _parse(kind: _Kind, body: bytes) -> Message:

@@ -9,14 +9,15 @@ from nearcast.broker.actions import Actions
 from nearcast.broker.broker import Broker
 from nearcast.broker.topic_settings import TopicSettings
 from nearcast.errors import NearcastError
-from nearcast.server.node_settings import NodeSettings
+from nearcast.server.processor_rules import ProcessorRule, rule_for
+from nearcast.server.server_settings import ServerSettings
 from nearcast.server.site_orders import Orders, TopicOrder
 from nearcast.spool.changes import Group, LiveTopic
 
-__all__ = ["ManagedTopics"]
+__all__ = ["TopicRegistry"]
 
 
-class ManagedTopics:
+class TopicRegistry:
     """Keeps a broker's topics as the orders want them.
 
     What the plan no longer wants here stays readable: its messages were acknowledged.
@@ -31,7 +32,7 @@ class ManagedTopics:
 
     def __init__(
         self,
-        settings: NodeSettings,
+        settings: ServerSettings,
         broker: Broker,
         recovered: Mapping[str, LiveTopic],
         refuse: Callable[[str, str], None],
@@ -39,6 +40,7 @@ class ManagedTopics:
         self._settings, self._broker, self._refuse = settings, broker, refuse
         self._recovered = dict(recovered)
         self._orders: dict[str, TopicOrder] = {}
+        self._rules: tuple[ProcessorRule, ...] = ()
         self._wanted: dict[str, TopicSettings] = {}
         """As asked for; what is in force may differ, when that was not possible."""
         self._volunteers: dict[str, dict[str, None]] = {}
@@ -50,6 +52,7 @@ class ManagedTopics:
     def obey(self, orders: Orders) -> list[Actions]:
         """Take new orders."""
         self._orders = {one.topic: one for one in orders.topics}
+        self._rules = orders.processors
         servers = {one.server for one in orders.servers}
         for volunteers in self._volunteers.values():
             for server in volunteers.keys() - servers:
@@ -181,18 +184,18 @@ class ManagedTopics:
         return tuple(one for one in self.brokers_of(topic) if one != self._settings.server)
 
     def _settings_of(self, topic: str) -> TopicSettings:
-        order, guard = self._orders.get(topic), self._settings.guard
-        if order is None:
-            spool = self._settings.default_spool
-            return TopicSettings(topic, spool, other_brokers=self._others(topic), guard=guard)
+        order = self._orders.get(topic)
+        rule = rule_for(self._rules, topic)
+        if order is not None and order.processor:
+            rule = ProcessorRule(topic, order.processor, order.options, order.notify_after_sync)
         return TopicSettings(
             topic,
-            order.spool,
-            order.spool_bytes,
-            order.processor,
-            order.options,
-            order.notify_after_sync,
+            order.spool if order is not None else self._settings.default_spool,
+            order.spool_bytes if order is not None else None,
+            rule.processor,
+            rule.options,
+            rule.notify_after_sync,
             self._others(topic),
-            guard,
-            inline=order.processor in self._settings.inline_processors,
+            self._settings.guard,
+            inline=rule.processor in self._settings.inline_processors,
         )

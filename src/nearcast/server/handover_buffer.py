@@ -10,50 +10,50 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-__all__ = ["Departures"]
+__all__ = ["HandoverBuffer"]
 
-_MAIL_LIMIT = 1_024
+_KEPT_LIMIT = 1_024
 """Notifications kept for a client that is expected."""
 
 
 @dataclass(slots=True)
-class _Mail:
+class _Kept:
     until: float
-    frames: deque[bytes] = field(default_factory=lambda: deque(maxlen=_MAIL_LIMIT))
+    frames: deque[bytes] = field(default_factory=lambda: deque(maxlen=_KEPT_LIMIT))
 
 
-class Departures:
-    """Clients that left for another home, and mail for those that are expected here."""
+class HandoverBuffer:
+    """Clients that left for another home, and kept for those that are expected here."""
 
     def __init__(self, grace_s: float, client_limit: int = 10_000) -> None:
         self._grace_s, self._client_limit = grace_s, client_limit
         self._left: dict[str, tuple[float, Sequence[str]]] = {}
-        self._mail: dict[str, _Mail] = {}
+        self._kept: dict[str, _Kept] = {}
 
     def leave(self, client: str, topics: Sequence[str], now: float) -> None:
         """Note that a client has left, with what it subscribed to."""
         self._left[client] = (now + self._grace_s, topics)
 
     def arrive(self, client: str) -> Sequence[bytes]:
-        """Note that a client is here; return its mail."""
+        """Note that a client is here; return its kept."""
         self._left.pop(client, None)
-        mail = self._mail.pop(client, None)
-        return tuple(mail.frames) if mail is not None else ()
+        kept = self._kept.pop(client, None)
+        return tuple(kept.frames) if kept is not None else ()
 
     def keep(self, client: str, frames: Iterable[bytes], now: float) -> bool:
-        """Keep mail until the client is here; False when there is no room."""
-        mail = self._mail.get(client)
-        if mail is None:
-            if len(self._mail) >= self._client_limit:
+        """Keep kept until the client is here; False when there is no room."""
+        kept = self._kept.get(client)
+        if kept is None:
+            if len(self._kept) >= self._client_limit:
                 return False
-            mail = self._mail[client] = _Mail(now)
-        mail.until = now + self._grace_s
-        mail.frames.extend(frames)
+            kept = self._kept[client] = _Kept(now)
+        kept.until = now + self._grace_s
+        kept.frames.extend(frames)
         return True
 
     def expire(self, now: float) -> tuple[list[tuple[str, Sequence[str]]], int]:
-        """Return the clients whose next home has had its time, and how much mail was given up."""
+        """Return the clients whose next home has had its time, and how many notifications were given up."""
         gone = [one for one, (until, _) in self._left.items() if until <= now]
-        late = [one for one, mail in self._mail.items() if mail.until <= now]
-        given_up = sum(len(self._mail.pop(client).frames) for client in late)
+        late = [one for one, kept in self._kept.items() if kept.until <= now]
+        given_up = sum(len(self._kept.pop(client).frames) for client in late)
         return [(client, self._left.pop(client)[1]) for client in gone], given_up

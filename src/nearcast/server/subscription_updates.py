@@ -1,4 +1,4 @@
-"""What a home tells other servers about its subscribers.
+"""Subscription updates: what a home tells other servers about its subscribers.
 
 All servers know who subscribes to what: each may have to process a topic's next message, after
 new orders or because a publisher comes that no plan knew. Only brokers hear of each move.
@@ -11,14 +11,14 @@ from collections.abc import Callable, Iterable
 from nearcast.server.home_clients import HomeClients
 from nearcast.server.mesh_messages import Moved, Subscribers, Unsubscribed
 
-__all__ = ["News", "SubscriberNews"]
+__all__ = ["SubscriptionUpdates", "Update"]
 
-News = tuple[str, Subscribers | Unsubscribed | Moved]
+Update = tuple[str, Subscribers | Unsubscribed | Moved]
 """A server and what to tell it."""
 
 
-class SubscriberNews:
-    """Makes the news of a home.
+class SubscriptionUpdates:
+    """Makes the updates of a home.
 
     Parameters
     ----------
@@ -36,12 +36,13 @@ class SubscriberNews:
     ) -> None:
         self._clients, self._servers, self._brokers_of = clients, servers, brokers_of
 
-    def subscribed(self, client: str, topic: str) -> list[News]:
-        """Return what follows from a subscription."""
-        message = Subscribers(topic, ((client, *self._clients.place(client)),), complete=False)
+    def subscribed(self, client: str, topic: str, request: int = 0) -> list[Update]:
+        """Return what follows from a subscription; above 0, `request` is to be answered."""
+        place = self._clients.place(client)
+        message = Subscribers(topic, ((client, *place),), complete=False, request=request)
         return [(server, message) for server in self._servers()]
 
-    def unsubscribed(self, client: str, topics: Iterable[str]) -> list[News]:
+    def unsubscribed(self, client: str, topics: Iterable[str]) -> list[Update]:
         """Return what follows from the end of subscriptions."""
         return [
             (server, Unsubscribed(topic, (client,)))
@@ -49,7 +50,7 @@ class SubscriberNews:
             for server in self._servers()
         ]
 
-    def moved(self, client: str) -> list[News]:
+    def moved(self, client: str) -> list[Update]:
         """Return what follows from a move."""
         message = Moved(((client, *self._clients.place(client)),))
         servers = {
@@ -59,13 +60,13 @@ class SubscriberNews:
         }
         return [(server, message) for server in servers]
 
-    def complete(self, server: str, topic: str) -> News:
+    def complete(self, server: str, topic: str) -> Update:
         """Return all subscribers of a topic and where they are now, for one server."""
         clients = tuple(
             (client, *self._clients.place(client)) for client in self._clients.subscribers(topic)
         )
         return server, Subscribers(topic, clients, complete=True)
 
-    def introduce(self, server: str) -> list[News]:
+    def introduce(self, server: str) -> list[Update]:
         """Return all that a server has to know that knows nothing or missed something."""
         return [self.complete(server, topic) for topic in self._clients.all_topics()]
