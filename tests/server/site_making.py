@@ -141,10 +141,7 @@ class RandomSite:
     def heard(self) -> dict[str, Counter[Identity]]:
         """What each client was told."""
         return {
-            name: Counter(
-                (one.notification.topic, one.notification.publisher, one.notification.sequence)
-                for one in client.notified
-            )
+            name: Counter((one.topic, one.publisher, one.sequence) for one in client.notified)
             for name, client in self.people.items()
         }
 

@@ -54,7 +54,7 @@ class SmallSite:
 
     def heard(self) -> dict[str, list[str]]:
         return {
-            name: [one.notification.payload.decode() for one in client.notified]
+            name: [one.payload.decode() for one in client.notified]
             for name, client in self.people.items()
         }
 
@@ -141,7 +141,7 @@ def test_messages_without_acknowledgement_take_the_same_ways(durable: bool, targ
     assert made.heard() == {"a": [], "b": wanted, "c": wanted, "d": wanted}
     assert made.spool(target) == wanted
     for one in made.people["c"].notified:
-        assert one.notification.durable == durable
+        assert one.durable == durable
     made.site.servers[target].kill()
     made.site.servers[target].restart()
     assert made.spool(target) == (wanted if durable else [])

@@ -120,9 +120,9 @@ def test_stages_take_as_long_as_the_network_says() -> None:
         people["a"].publish(topic, b"!")
         site.run(1.0)
     told = [(at, event) for at, event in people["b"].events if event in people["b"].notified]
-    assert [event.notification.topic for _, event in told] == ["near", "far"]
+    assert [event.topic for _, event in told] == ["near", "far"]
     for (at, event), between_ms in zip(told, (5.0, 2 * 5.0), strict=True):
-        one = event.notification
+        one = event
         assert (one.received_us - one.published_us) / 1e3 == pytest.approx(0.5, abs=0.002)
         assert (one.notified_us - one.received_us) / 1e3 == pytest.approx(between_ms, abs=0.002)
         assert at * 1e3 - one.notified_us / 1e3 == pytest.approx(1.2, abs=0.002)
@@ -183,8 +183,7 @@ def simulate(scenario: Scenario, plan: Plan) -> tuple[SimulatedSite, dict[tuple[
         clients[people[client]].publish(topics[topic], b"%d" % row)
         site.run(0.1)
     found = {
-        (event.notification.payload.decode(), f"{event.notification.topic} {name}"): 1e3 * at
-        - event.notification.published_us / 1e3
+        (event.payload.decode(), f"{event.topic} {name}"): 1e3 * at - event.published_us / 1e3
         for name, client in clients.items()
         for at, event in client.events
         if event in client.notified

@@ -15,11 +15,12 @@ import pytest
 
 from nearcast.domain.scenario_files import read_scenario
 from nearcast.errors import NearcastError
+from nearcast.links.http_client import ask
 from nearcast.runtime.event_log_tables import read_notifications, read_publications
 from nearcast.runtime.metrics import STAGES
 from nearcast.sdk import NotConnectedError, Notification, SyncClient
 from nearcast.site.layout import lay_out_site
-from nearcast.site.live_site import LiveSite, ask, run_site
+from nearcast.site.live_site import LiveSite, run_site
 from nearcast.site.processes import SiteProcesses
 from small_site.making import (
     health,

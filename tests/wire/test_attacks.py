@@ -180,7 +180,7 @@ def test_an_init_below_the_least_size_gets_no_answer() -> None:
             responder_static=home.server_key,
             prologue=PROLOGUE,
         )
-        init = InitKeys(home.server_key).write_init(0, 1, noise.write_first(payload), None)
+        init = InitKeys(home.server_key).write_init(1, noise.write_first(payload), None)
         assert len(init) < INIT_BYTES
         server.sessions.receive([(init, EVIL)], world.now)
         assert len(server.sessions) == 1
@@ -335,7 +335,7 @@ def test_a_hostile_client_with_a_session_breaks_nothing() -> None:
         Acknowledge(1, 1.0, 1, 1),
         Confirm(1, True),
         Notify("t", "p", 1, 1, True, 0, b""),
-        Redirect("h", 1, 0, bytes(32)),
+        Redirect("h", 1, bytes(32)),
         Received(top, top),
         Received(0, top),
         Heartbeat(bytes(1_000)),
@@ -382,11 +382,10 @@ def test_a_hostile_server_cannot_break_its_client() -> None:
         Acknowledge(1, 1.0, 1, 1),
         Subscribe(1, "t"),
         Notify("t", "p", top, top, True, 0, b""),
-        Redirect("", 7_000, 0, bytes(32)),
-        Redirect("host", 70_000, 0, bytes(32)),
-        Redirect("host", 7_000, 999, bytes(32)),
-        Redirect("host", 7_000, 0, b"short"),
-        Redirect("host", 7_000, 0, bytes(32)),  # a key of low order
+        Redirect("", 7_000, bytes(32)),
+        Redirect("host", 70_000, bytes(32)),
+        Redirect("host", 7_000, b"short"),
+        Redirect("host", 7_000, bytes(32)),  # a key of low order
         Heartbeat(bytes(1_100)),
         Heartbeat(b"question"),
         Confirm(2**32 - 1, True),
@@ -413,6 +412,15 @@ def test_garbage_of_any_size_is_counted_and_forgotten(size: int) -> None:
     client.session.receive([data for data, _ in batch], world.now)
     assert server.sessions.flush(world.now) == []
     assert sum(server.sessions.drops.values()) == sum(client.session.drops.values()) == 256
+
+
+def test_the_reserved_byte_must_be_zero() -> None:
+    world, server, client = _connected()
+    data, _ = world.seen[-1]
+    reserved = data[:1] + b"\x03" + data[2:]
+    assert server.sessions.receive([(reserved, client.address)], world.now) == []
+    client.session.receive([reserved], world.now)
+    assert server.sessions.drops["unknown_kind"] == client.session.drops["unknown_kind"] == 1
 
 
 def test_attacks_on_a_handshake_only_delay_it() -> None:

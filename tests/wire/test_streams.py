@@ -7,10 +7,10 @@ from itertools import pairwise
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nearcast.wire.actions import Notified
 from nearcast.wire.framing import pack
 from nearcast.wire.inbox import Inbox
-from nearcast.wire.messages import Notify
+from nearcast.wire.messages import NotifyFields
+from nearcast.wire.notification import Notification
 from nearcast.wire.replay_window import ReplayWindow
 from nearcast.wire.round_trip import RoundTrip
 from nearcast.wire.settings import WireSettings
@@ -41,26 +41,26 @@ def test_a_replay_window_takes_the_largest_counter_without_growing() -> None:
     assert window.bitmap == 1
 
 
-def _notify(sequence: int, publisher: str = "p", part: int = 0) -> Notify:
-    return Notify("t", publisher, 1, sequence, True, part, b"")
+def _notify(sequence: int, publisher: str = "p", part: int = 0) -> NotifyFields:
+    return ("t", publisher, 1, sequence, True, part, b"", 0, 0, 0, 0, 0)
 
 
 def test_the_inbox_delivers_once_and_flags_what_is_too_old_to_know() -> None:
     inbox = Inbox()
     order = [*range(0, 6_000, 2), *range(1, 6_000, 2)]
-    taken = [inbox.accept(_notify(sequence)) for sequence in order]
-    assert taken[:3_000] == [Notified(_notify(n), is_copy=False) for n in range(0, 6_000, 2)]
+    taken = [inbox.accept(_notify(sequence), 7) for sequence in order]
+    assert taken[:3_000] == [Notification(*_notify(n), 7) for n in range(0, 6_000, 2)]
     fresh = 5_998 - 4_096
-    assert taken[3_000:] == [Notified(_notify(n), n <= fresh) for n in range(1, 6_000, 2)]
-    assert all(inbox.accept(_notify(n)) is None for n in range(5_999 - 4_095, 6_000))
-    assert inbox.accept(_notify(5_999, publisher="q")) is not None
-    assert inbox.accept(_notify(5_999, part=1)) is not None
+    assert taken[3_000:] == [Notification(*_notify(n), 7, n <= fresh) for n in range(1, 6_000, 2)]
+    assert all(inbox.accept(_notify(n), 7) is None for n in range(5_999 - 4_095, 6_000))
+    assert inbox.accept(_notify(5_999, publisher="q"), 7) is not None
+    assert inbox.accept(_notify(5_999, part=1), 7) is not None
 
 
 def test_the_inbox_has_a_bounded_number_of_streams() -> None:
     inbox = Inbox()
     for publisher in range(5_000):
-        inbox.accept(_notify(1, publisher=str(publisher)))
+        inbox.accept(_notify(1, publisher=str(publisher)), 7)
     assert len(inbox._streams) == 4_096
 
 

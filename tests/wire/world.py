@@ -17,7 +17,6 @@ from nearcast.wire.actions import (
     ClientEvent,
     Deliver,
     Home,
-    Notified,
     SendDatagram,
     ServerEvent,
     SessionClosed,
@@ -25,6 +24,7 @@ from nearcast.wire.actions import (
 from nearcast.wire.client_session import ClientSession
 from nearcast.wire.messages import Subscribe, Unsubscribe
 from nearcast.wire.noise import public_key
+from nearcast.wire.notification import Notification
 from nearcast.wire.publication import Origin, Publication
 from nearcast.wire.server_sessions import ServerSessions
 from nearcast.wire.settings import Address, WireSettings
@@ -146,9 +146,9 @@ class Client:
     @property
     def notified(self) -> list[tuple[str, int, int]]:
         return [
-            (event.notification.topic, event.notification.sequence, event.notification.part)
+            (event.topic, event.sequence, event.part)
             for event in self.events
-            if isinstance(event, Notified)
+            if isinstance(event, Notification)
         ]
 
     def publish_next(self, topic: str) -> None:

@@ -25,10 +25,11 @@ from nearcast.server.server_settings import ServerSettings
 from nearcast.server.site_orders import Orders, ServerOrder
 from nearcast.server.stream_targets import Capacity
 from nearcast.spool.changes import Group, LiveState
-from nearcast.wire.actions import ClientEvent, Home, Notified, SendDatagram
+from nearcast.wire.actions import ClientEvent, Home, SendDatagram
 from nearcast.wire.client_session import ClientSession
 from nearcast.wire.messages import Report
 from nearcast.wire.noise import public_key
+from nearcast.wire.notification import Notification
 from nearcast.wire.settings import Address, WireSettings
 
 __all__ = ["Network", "SimulatedClient", "SimulatedServer", "SimulatedSite"]
@@ -164,9 +165,9 @@ class SimulatedClient:
     wakeup: float = float("inf")
 
     @property
-    def notified(self) -> list[Notified]:
+    def notified(self) -> list[Notification]:
         """All notifications, in the order they came."""
-        return [event for _, event in self.events if isinstance(event, Notified)]
+        return [event for _, event in self.events if isinstance(event, Notification)]
 
     def go_on(self) -> None:
         """Send what the session has to send, and plan its next turn."""

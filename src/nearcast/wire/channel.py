@@ -35,12 +35,11 @@ class Channel:
         receiver: CipherState,
         *,
         peer_index: int,
-        shard: int,
         counter_limit: int,
     ) -> None:
         self._encrypt = sender.encrypt
         self._decrypt = receiver.decrypt
-        self._header = write_header(Header(Kind.SEALED, shard, peer_index))
+        self._header = write_header(Header(Kind.SEALED, peer_index))
         self._counter_limit = counter_limit
         self.counter = 0
         """Counter of the next datagram."""
@@ -73,11 +72,12 @@ class Channel:
             raise Refused("too_short")
         number = datagram[HEADER_BYTES:_BODY]
         counter = int.from_bytes(number, "big")
-        if not self.window.is_new(counter):
+        window = self.window
+        if counter <= window.highest and not window.is_new(counter):
             raise Refused("replayed")
         try:
             payload = self._decrypt(_ZEROS + number, datagram[_BODY:], datagram[:HEADER_BYTES])
         except InvalidTag:
             raise Refused("seal") from None
-        self.window.mark(counter)
+        window.take(counter)
         return payload

@@ -74,7 +74,7 @@ class ServerSessions:
     ) -> None:
         self._settings = settings or WireSettings()
         self._random_bytes = random_bytes
-        self.door = Doorkeeper(static_key, authorise, random_bytes, self._settings, 0)
+        self.door = Doorkeeper(static_key, authorise, random_bytes, self._settings)
         self.drops: Counter[str] = Counter()
         """What was refused, by reason."""
         self._table = SessionTable(self._settings)
@@ -111,8 +111,6 @@ class ServerSessions:
                 if len(data) > limit:
                     raise Refused("too_long")
                 header = read_header(data)
-                if header.shard:
-                    raise Refused("unknown_header")
                 if header.kind is Kind.SEALED:
                     session = by_index.get(header.receiver)
                     if session is None:
@@ -231,7 +229,7 @@ class ServerSessions:
         """Tell a publisher what is safe: only after the sync."""
         session = self._table.by_client.get(client)
         if session is not None:
-            session.queue_acknowledgement(Published(topic, epoch, up_to, 1))
+            session.queue_acknowledgement(Published(topic, epoch, up_to))
             self._mark(session)
 
     def nack(self, client: str, topic: str, epoch: int, expected: int, missing: int = 1) -> None:
@@ -293,7 +291,7 @@ class ServerSessions:
         session = self._table.by_client.get(client)
         if session is not None and home is not None:
             host, port = home.address
-            session.redirect = Redirect(host, port, home.shard, home.server_key)
+            session.redirect = Redirect(host, port, home.server_key)
             self._queue(session, session.redirect)
         elif session is not None:
             session.redirect = None
