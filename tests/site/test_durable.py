@@ -14,11 +14,11 @@ from pathlib import Path
 import pytest
 
 from nearcast.broker.messages import Message, Origin, decode_message
+from nearcast.links.real_disk import RealDisk
 from nearcast.sdk import Client, Connected, Credentials, Notification, Receipt
 from nearcast.site.layout import SiteFolder
 from nearcast.site.live_site import LiveSite, run_site
 from nearcast.spool.log import SpoolLog
-from nearcast.spool.real_disk import RealDisk
 from small_site.making import output_of, quick, write_small_scenario
 
 pytestmark = pytest.mark.slow

@@ -26,7 +26,9 @@ from nearcast.runtime.http_endpoint import HttpEndpoint
 from nearcast.runtime.mesh_watch import first_of, watch_mesh
 from nearcast.runtime.metrics import Gauges, ServerMetrics
 from nearcast.runtime.processor_host import ProcessorHost
+from nearcast.runtime.spool_process import SpoolProcessSettings
 from nearcast.runtime.spool_writer import SpoolWriter
+from nearcast.runtime.watchdog import HUNG_FILE, Heartbeat, WatchdogSettings
 from nearcast.server.client_desk import EdgeSettings
 from nearcast.server.edge import EdgeServer
 from nearcast.server.mesh_channel import MeshChannels
@@ -36,8 +38,6 @@ from nearcast.server.outputs import Outputs
 from nearcast.server.site_orders import Orders
 from nearcast.server.stream_targets import Capacity
 from nearcast.spool.changes import LiveTopic
-from nearcast.spool.log import SpoolLog, SpoolSettings
-from nearcast.spool.real_disk import RealDisk
 
 __all__ = ["LiveServer", "run_server"]
 
@@ -103,17 +103,21 @@ class LiveServer:
         except OSError as error:
             raise OutputError(f"{config.data}: cannot be made: {error.strerror or error}") from None
         segment_bytes = int(config.spool.segment_mb * (1 << 20))
-        log = await asyncio.to_thread(
-            SpoolLog.open,
-            RealDisk(config.data / "spool"),
-            SpoolSettings(segment_bytes=segment_bytes),
-        )
-        for damage in log.recovered.damages:
-            _log.warning("spool_damage", extra={"fields": {"damage": repr(damage)}})
+        heartbeat = Heartbeat()
+        opened.callback(heartbeat.close)
         self._writer = SpoolWriter(
-            log, self._loop, self._on_committed, self._on_lost, clock=self.clock
+            SpoolProcessSettings(str(config.data / "spool"), segment_bytes),
+            self._on_committed,
+            self._on_lost,
+            clock=self.clock,
+            watchdog=WatchdogSettings(
+                heartbeat.descriptor, os.getpid(), str(config.data / HUNG_FILE)
+            ),
         )
-        opened.push_async_callback(asyncio.to_thread, self._writer.close)
+        recovered = await self._writer.start()
+        opened.push_async_callback(self._writer.close)
+        for damage in recovered.damages:
+            _log.warning("spool_damage", extra={"fields": {"damage": repr(damage)}})
         self._host = ProcessorHost(
             self._loop, self._on_processed, timeout_s=config.processors.timeout_s
         )
@@ -127,7 +131,7 @@ class LiveServer:
                 clock=self.clock,
             )
             opened.push_async_callback(asyncio.to_thread, self._events.close)
-        self.node = self._make_node(log.recovered.state.topics)
+        self.node = self._make_node(recovered.state.topics)
         self.metrics.counts = self.node.counts
         self.metrics.read_gauges = self._gauges
         if isinstance(self.node, EdgeServer):
@@ -151,7 +155,7 @@ class LiveServer:
         if isinstance(self.node, EdgeServer) and self._udp is not None:
             self._loop.remove_reader(self._udp.fileno())
             self._do(self.node.stop(self.clock()))
-        await asyncio.to_thread(self._writer.close)  # while other servers can be told of it
+        await self._writer.close()  # while other servers can be told of it
         await self._opened.aclose()
 
     def status(self) -> dict[str, Any]:

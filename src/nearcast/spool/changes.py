@@ -21,7 +21,7 @@ class Position(NamedTuple):
     """All messages of the epoch up to and with this one were taken."""
 
 
-class TopicChange(msgspec.Struct, frozen=True, gc=False):
+class TopicChange(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """What one batch changed in a topic: its output and its input positions together."""
 
     topic: str
@@ -37,7 +37,7 @@ class TopicChange(msgspec.Struct, frozen=True, gc=False):
     """The topic is no longer kept here; everything of it is dropped."""
 
 
-class Group(msgspec.Struct, frozen=True, gc=False):
+class Group(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """Changes that become durable together or not at all."""
 
     ticket: int
