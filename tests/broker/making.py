@@ -26,7 +26,18 @@ def message(
 ) -> Message:
     """A message whose payload is a JSON object of the values."""
     payload = json.dumps(values).encode()
-    return Message(topic, publisher, epoch, sequence, at_s, at_s, x_km, y_km, payload, origin)
+    return Message(
+        topic,
+        publisher,
+        epoch,
+        sequence,
+        round(at_s * 1e6),
+        round(at_s * 1e6),
+        x_km,
+        y_km,
+        payload,
+        origin,
+    )
 
 
 def broker_with(

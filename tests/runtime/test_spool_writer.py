@@ -54,7 +54,7 @@ class ThreadHelper:
         self,
         disk: FakeDisk,
         settings: SpoolProcessSettings,
-        on_frame: Callable[[bytes], None],
+        on_frames: Callable[[list[bytes]], None],
         on_lost: Callable[[str], None],
     ) -> None:
         ours, theirs = socket.socketpair()
@@ -63,7 +63,7 @@ class ThreadHelper:
             with theirs:
                 serve(theirs, lambda: disk, settings)
 
-        self.link = HelperLink(asyncio.get_running_loop(), ours, on_frame, on_lost)
+        self.link = HelperLink(asyncio.get_running_loop(), ours, on_frames, on_lost)
         self.thread = threading.Thread(target=run)
         self.thread.start()
 
@@ -90,10 +90,10 @@ class Shop:
         )
 
         def launch(
-            on_frame: Callable[[bytes], None], on_lost: Callable[[str], None]
+            on_frames: Callable[[list[bytes]], None], on_lost: Callable[[str], None]
         ) -> ThreadHelper:
             assert isinstance(disk, FakeDisk)
-            return ThreadHelper(disk, settings, on_frame, on_lost)
+            return ThreadHelper(disk, settings, on_frames, on_lost)
 
         self.writer = SpoolWriter(
             settings,

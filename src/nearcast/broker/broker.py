@@ -93,9 +93,9 @@ class Broker:
         """Stop managing a topic and forget it; `export_topic` first if it moves elsewhere."""
         actions, managed = Actions(), self.topics.pop(topic, None)
         if managed is not None and managed.processing.asked:
-            view = managed.spool.view(0)
-            forget = ProcessRequest(managed.settings, self._next_request(), (), view, None)
-            actions.to_process.append(structs.replace(forget, ended=True))
+            actions.to_process.append(
+                ProcessRequest(managed.settings, self._next_request(), (), (), None, ended=True)
+            )
         self._store([Handled(change=TopicChange(topic, ended=True))], actions)
         return actions
 
@@ -198,6 +198,6 @@ class Broker:
                 actions.refusals.append(Refusal(message, None))
                 continue
             if message.origin is not origin:
-                message = structs.replace(message, origin=origin)
+                message = structs.replace(message, origin=origin, encoded=b"")
             by_topic.setdefault(message.topic, []).append(message)
         return [(self.topics[topic], messages) for topic, messages in by_topic.items()]

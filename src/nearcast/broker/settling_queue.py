@@ -126,7 +126,11 @@ class SettlingQueue:
         if result.ending is Ending.DONE:
             self._keep(batch)
             self._finish(batch, result, now_s, actions, handled)
+        elif result.ending is Ending.CANCELLED:
+            self._processing.asked = False
+            self._pending.extendleft(reversed(batch))
         else:
+            self._processing.asked = False
             actions.reports += self._processing.judge_kill(request.batch, result, now_s)
             if len(batch) > 1:
                 self._pending.extendleft(reversed(batch))

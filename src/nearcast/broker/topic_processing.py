@@ -35,7 +35,9 @@ class TopicProcessing:
         self.state = None if self._runner is None else self._runner.state
         """The last good state; None for a processor that saves none."""
         self.asked = False
-        """Whether a host process has ever got a request."""
+        """Whether a host process has the processor."""
+        self._hosted = 0
+        """Number of the next message that the host lacks."""
 
     def restore(self, state: bytes | None) -> list[ProcessorReport]:
         """Begin from the state that was saved, if there is one."""
@@ -66,12 +68,15 @@ class TopicProcessing:
             outcome.state,
             outcome.failures,
             self._clock() - started_s,
+            malformed=outcome.malformed,
         )
 
     def ask(self, request: int, batch: tuple[Message, ...], spool: SpoolView) -> ProcessRequest:
         """Return what a host has to do."""
         first, self.asked = not self.asked, True
-        return ProcessRequest(self._settings, request, batch, spool, self.state, first)
+        context = tuple(spool.since(0 if first else self._hosted))
+        self._hosted = spool.end + len(batch)
+        return ProcessRequest(self._settings, request, context, batch, self.state, first)
 
     def judge(
         self, batch: Sequence[Message], result: ProcessResult, now_s: float

@@ -7,11 +7,10 @@ from collections import deque
 from collections.abc import Callable
 from socket import SHUT_WR, SO_SNDBUF, SOL_SOCKET, socket
 
-from nearcast.runtime.pipe_frames import FrameBuffer
+from nearcast.runtime.pipe_frames import FrameReader
 
 __all__ = ["HelperLink"]
 
-_READ_BYTES = 1 << 18
 _BUFFER_BYTES = 1 << 20
 
 
@@ -20,8 +19,8 @@ class HelperLink:
 
     Parameters
     ----------
-    on_frame
-        Gets each frame that comes.
+    on_frames
+        Gets the frames that have come at a time.
     on_lost
         Told once, with the reason, when no more can come; not after `close`.
     longest_bytes
@@ -32,15 +31,15 @@ class HelperLink:
         self,
         loop: AbstractEventLoop,
         sock: socket,
-        on_frame: Callable[[bytes], None],
+        on_frames: Callable[[list[bytes]], None],
         on_lost: Callable[[str], None],
         longest_bytes: int = 1 << 30,
     ) -> None:
         sock.setblocking(False)
         sock.setsockopt(SOL_SOCKET, SO_SNDBUF, _BUFFER_BYTES)
         self._loop, self._socket = loop, sock
-        self._on_frame, self._on_lost = on_frame, on_lost
-        self._received = FrameBuffer(longest_bytes)
+        self._on_frames, self._on_lost = on_frames, on_lost
+        self._reader = FrameReader(sock, longest_bytes)
         self._unsent: deque[bytes | memoryview] = deque()
         self.unsent_bytes = 0
         """Bytes that wait because the other side does not read."""
@@ -80,17 +79,15 @@ class HelperLink:
         if not self._is_open:
             return
         try:
-            data = self._socket.recv(_READ_BYTES)
-            frames = self._received.feed(data)
+            size, frames = self._reader.read()
         except BlockingIOError:
             return
         except (OSError, ValueError) as error:
             self._lose(f"its process cannot be heard: {error}")
             return
-        for frame in frames:
-            if self._is_open:
-                self._on_frame(frame)
-        if not data:
+        if frames:
+            self._on_frames(frames)
+        if not size:
             self._lose("its process died")
 
     def close(self) -> None:

@@ -24,7 +24,7 @@ class HelperProcess:
 
     Parameters
     ----------
-    on_frame, on_lost, longest_bytes
+    on_frames, on_lost, longest_bytes
         As for `HelperLink`.
     pass_fds
         Further descriptors that it inherits.
@@ -42,7 +42,7 @@ class HelperProcess:
         loop: AbstractEventLoop,
         module: str,
         arguments: Sequence[str],
-        on_frame: Callable[[bytes], None],
+        on_frames: Callable[[list[bytes]], None],
         on_lost: Callable[[str], None],
         *,
         longest_bytes: int = 1 << 30,
@@ -68,18 +68,20 @@ class HelperProcess:
             raise
         finally:
             theirs.close()
-        self.link = HelperLink(loop, ours, on_frame, on_lost, longest_bytes)
+        self.link = HelperLink(loop, ours, on_frames, on_lost, longest_bytes)
 
     @property
     def pid(self) -> int:
         """Its process id."""
         return self._process.pid
 
-    def kill(self) -> None:
-        """Kill it and all that it started; it is reaped in the background."""
+    def kill(self, wait_s: float = 0.0) -> None:
+        """Kill it and all that it started, and wait; if need be it is reaped in the background."""
         self.link.close()
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(self._process.pid, signal.SIGKILL)
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(wait_s)
         self._reap()
 
     async def wait(self, timeout_s: float) -> None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from socket import socket
 from struct import Struct
 
-__all__ = ["FrameBuffer", "pack_frame"]
+__all__ = ["FrameBuffer", "FrameReader", "pack_frame"]
 
 _HEADER = Struct("<I")
 _pack, _unpack_from, _SIZE = _HEADER.pack, _HEADER.unpack_from, _HEADER.size
@@ -62,3 +63,38 @@ class FrameBuffer:
             self._parts.append(data[at:])
             self._missing_bytes = self._missing_bytes or 1
         return frames
+
+
+class FrameReader:
+    """Reads frames from a stream socket.
+
+    The bytes go into one large buffer: a new one for each read would be mapped and unmapped each
+    time, which costs more than all the rest.
+
+    Parameters
+    ----------
+    longest_bytes
+        As for `FrameBuffer`.
+    read_bytes
+        What is read at a time, at most.
+    """
+
+    def __init__(
+        self, sock: socket, longest_bytes: int = 1 << 30, read_bytes: int = 1 << 18
+    ) -> None:
+        self._receive_into = sock.recv_into
+        self._view = memoryview(bytearray(read_bytes))
+        self._feed = FrameBuffer(longest_bytes).feed
+
+    def read(self, flags: int = 0) -> tuple[int, list[bytes]]:
+        """Return how many bytes have come, 0 at the end of the stream, and the whole frames.
+
+        Raises
+        ------
+        OSError
+            As the socket does.
+        ValueError
+            When a frame is too long.
+        """
+        size = self._receive_into(self._view, 0, flags)
+        return size, self._feed(bytes(self._view[:size]))

@@ -119,7 +119,7 @@ class LiveServer:
         for damage in recovered.damages:
             _log.warning("spool_damage", extra={"fields": {"damage": repr(damage)}})
         self._host = ProcessorHost(
-            self._loop, self._on_processed, timeout_s=config.processors.timeout_s
+            self._loop, self._on_results, timeout_s=config.processors.timeout_s
         )
         opened.callback(self._host.close)
         if config.log.enabled:
@@ -245,8 +245,9 @@ class LiveServer:
     def _on_committed(self, tickets: list[int]) -> None:
         self._do(self.node.on_committed(tickets, self.clock()))
 
-    def _on_processed(self, result: ProcessResult) -> None:
-        self._do(self.node.on_processed(result, self.clock()))
+    def _on_results(self, results: list[ProcessResult]) -> None:
+        for result in results:
+            self._do(self.node.on_processed(result, self.clock()))
 
     def _on_timer(self) -> None:
         self._timer_at = float("inf")
@@ -284,8 +285,8 @@ class LiveServer:
             self._mesh.send(server, frame)
         for group in out.to_store:
             self._writer.append(group)
-        for request in out.to_process:
-            self._host.submit(request)
+        if out.to_process:
+            self._host.submit(out.to_process)
         if out.log and self._events is not None:
             self._events.add(out.log)
         if out.delays:

@@ -19,7 +19,7 @@ import msgspec
 
 from nearcast.errors import SpoolError, SpoolFullError
 from nearcast.links.real_disk import RealDisk
-from nearcast.runtime.pipe_frames import FrameBuffer
+from nearcast.runtime.pipe_frames import FrameReader
 from nearcast.runtime.spool_frames import (
     Answer,
     Committed,
@@ -37,7 +37,6 @@ from nearcast.spool.log import SpoolLog, SpoolSettings
 __all__ = ["SpoolProcessSettings", "serve"]
 
 _SPARE_CHECK_S = 1.0
-_READ_BYTES = 1 << 20
 _ROUND_BYTES = 4 << 20
 """What is read for one round at most; more waits, and is seen to wait, in the server."""
 _LOCK_WAIT_S = 20.0
@@ -70,7 +69,7 @@ class _Rounds:
     ) -> None:
         self._socket, self._log, self._settings = sock, log, settings
         self._watchdog = watchdog
-        self._buffer = FrameBuffer()
+        self._reader = FrameReader(sock)
         self._readable, self._hang_up = select.poll(), select.poll()
         self._readable.register(sock, select.POLLIN)
         self._hang_up.register(sock, _HANG_UP)
@@ -121,19 +120,17 @@ class _Rounds:
         taken_bytes = 0
         while taken_bytes < _ROUND_BYTES:
             try:
-                data = self._socket.recv(_READ_BYTES, socket.MSG_DONTWAIT)
+                size, frames = self._reader.read(socket.MSG_DONTWAIT)
             except BlockingIOError:
                 return True
             except OSError:  # the server was killed
-                data = b""
-            if not data:
                 return False
-            for one in self._buffer.feed(data):
+            if not size:
+                return False
+            for one in frames:
                 for group in decode_groups(one):
                     self._log.append(group)
-            taken_bytes += len(data)
-            if len(data) < _READ_BYTES // 2:
-                return True
+            taken_bytes += size
         return True
 
     def _commit(self) -> bool:

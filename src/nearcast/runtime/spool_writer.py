@@ -41,6 +41,9 @@ class _Helper(Protocol):
     async def wait(self, timeout_s: float) -> None: ...
 
 
+_Launch = Callable[[Callable[[list[bytes]], None], Callable[[str], None]], _Helper]
+
+
 class SpoolWriter:
     """Commits what was appended in rounds, in a process of its own.
 
@@ -68,7 +71,7 @@ class SpoolWriter:
         *,
         clock: Callable[[], float] = time.monotonic,
         watchdog: WatchdogSettings | None = None,
-        launch: Callable[[Callable[[bytes], None], Callable[[str], None]], _Helper] | None = None,
+        launch: _Launch | None = None,
     ) -> None:
         self._settings, self._watchdog = settings, watchdog
         self._on_committed, self._on_lost, self._clock = on_committed, on_lost, clock
@@ -94,7 +97,7 @@ class SpoolWriter:
         self._opened: asyncio.Future[Recovery] = self._loop.create_future()
         self._ended = asyncio.Event()
         try:
-            self._helper = self._launch(self._on_frame, self._on_end)
+            self._helper = self._launch(self._on_frames, self._on_end)
         except OSError as error:
             raise SpoolError(f"the process that writes the spool cannot start: {error}") from error
         try:
@@ -142,7 +145,7 @@ class SpoolWriter:
         await self._helper.wait(_END_WITHIN_S)
 
     def _start_process(
-        self, on_frame: Callable[[bytes], None], on_lost: Callable[[str], None]
+        self, on_frames: Callable[[list[bytes]], None], on_lost: Callable[[str], None]
     ) -> HelperProcess:
         arguments = [msgspec.json.encode(self._settings).decode()]
         if self._watchdog is not None:
@@ -151,7 +154,7 @@ class SpoolWriter:
             self._loop,
             "nearcast.runtime.spool_process",
             arguments,
-            on_frame,
+            on_frames,
             on_lost,
             pass_fds=[] if self._watchdog is None else [self._watchdog.descriptor],
         )
@@ -161,23 +164,24 @@ class SpoolWriter:
             groups, self._unsent = self._unsent, []
             self._helper.link.send(groups_frame(groups))
 
-    def _on_frame(self, data: bytes) -> None:
-        match decode_answer(data):
-            case Committed(count, sync_s):
-                self.is_full = False
-                self._sync_s.append(sync_s)
-                self._on_durable(count)
-            case Full():
-                self.is_full = True
-            case Lost(reason):
-                self._lose(SpoolLostError(reason))
-            case Piece(change) if self._state is not None:
-                self._state.apply(change)
-            case Opened() as opened if self._state is not None:
-                state, self._state = self._state, None
-                self._opened.set_result(opened.recovery(state))
-            case Refused(reason):
-                self._opened.set_exception(SpoolError(reason))
+    def _on_frames(self, frames: list[bytes]) -> None:
+        for frame in frames:
+            match decode_answer(frame):
+                case Committed(count, sync_s):
+                    self.is_full = False
+                    self._sync_s.append(sync_s)
+                    self._on_durable(count)
+                case Full():
+                    self.is_full = True
+                case Lost(reason):
+                    self._lose(SpoolLostError(reason))
+                case Piece(change) if self._state is not None:
+                    self._state.apply(change)
+                case Opened() as opened if self._state is not None:
+                    state, self._state = self._state, None
+                    self._opened.set_result(opened.recovery(state))
+                case Refused(reason):
+                    self._opened.set_exception(SpoolError(reason))
 
     def _on_durable(self, count: int) -> None:
         take, forget = self._tickets.popleft, self._appended_s.popleft

@@ -154,9 +154,16 @@ class ClientDesk(Node):
                 self.settings.server,
             )
         )
-        published_s = publish.published_us / 1e6
         return Message(
-            topic, client, epoch, sequence, published_s, received_s, x_km, y_km, publish.payload
+            topic,
+            client,
+            epoch,
+            sequence,
+            publish.published_us,
+            round(received_s * 1e6),
+            x_km,
+            y_km,
+            publish.payload,
         )
 
     def _on_report(self, client: str, report: Report, now: float) -> None:

@@ -16,6 +16,7 @@ from functools import partial
 from nearcast.broker.processing import ProcessorRunner
 from nearcast.broker.processors.forward import Forward
 from nearcast.broker.requests import ProcessRequest, ProcessResult
+from nearcast.broker.topic_spool import TopicSpool
 from nearcast.server.edge import EdgeServer
 from nearcast.server.log_rows import LogRow
 from nearcast.server.mesh_channel import MeshChannels
@@ -336,5 +337,8 @@ class SimulatedSite:
         self.processed += [
             (server, one.topic, one.publisher, one.epoch, one.sequence) for one in request.batch
         ]
-        outcome = ProcessorRunner(Forward()).run(request.batch, request.spool)
+        spool = TopicSpool(len(request.batch))
+        for one in request.batch:
+            spool.append(one)
+        outcome = ProcessorRunner(Forward()).run(request.batch, spool.view())
         return ProcessResult(request.topic, request.request, outcome.notifications)
