@@ -377,7 +377,8 @@ def test_audiences_arrive_as_they_were_meant() -> None:
             InCircle(0.0, 0.0, 1.0),
             NamedClients(["sub", "stranger"]),  # type: ignore[arg-type]
         ]
-        assert result.notifications[3].audience == ["'all'"]
+        wrong: object = result.notifications[3].audience
+        assert wrong == ["'all'"]
 
     run(story)
 

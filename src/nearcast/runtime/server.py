@@ -143,7 +143,8 @@ class LiveServer:
             health=self._health,
             status=self.status,
         )
-        opened.push_async_callback(asyncio.to_thread, self.http.close)
+        await self.http.start()
+        opened.push_async_callback(self.http.close)
         opened.push_async_callback(self._mesh.close)
         await self._mesh.start(self._on_mesh)
 
