@@ -85,6 +85,8 @@ class HttpEndpoint:
         host, port = self.address
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         try:
+            if not 0 <= port < 1 << 16:  # the library would leave a socket behind
+                raise OverflowError("ports end at 65535")
             listener = socket.create_server((host, port), family=family, backlog=_BACKLOG)
         except (OSError, OverflowError) as error:
             in_use = getattr(error, "errno", None) == errno.EADDRINUSE

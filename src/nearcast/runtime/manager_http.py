@@ -14,9 +14,9 @@ from typing import Any, Protocol
 from urllib.parse import unquote
 
 import msgspec
-from prometheus_client import CollectorRegistry, Gauge, generate_latest
 
 from nearcast.errors import ConfigError, NearcastError, OutputError
+from nearcast.runtime.metric_text import MetricText
 from nearcast.server.manager_state import EnrolledClient, Enrolment
 from nearcast.server.site_orders import ServerOrder
 
@@ -89,7 +89,7 @@ def read_token(path: Path) -> str:
 
 def manager_metrics(status: Mapping[str, Any]) -> bytes:
     """Return a manager's status as Prometheus metrics."""
-    registry = CollectorRegistry()
+    text = MetricText()
     gauges = {
         "revision": ("Revision of the orders.", status["revision"]),
         "plan_version": ("Version of the plan in force.", status["plan_version"]),
@@ -98,8 +98,8 @@ def manager_metrics(status: Mapping[str, Any]) -> bytes:
         "clients_enrolled": ("Clients that may connect.", status["counts"]["clients_enrolled"]),
     }
     for name, (meaning, value) in gauges.items():
-        Gauge(f"nearcast_manager_{name}", meaning, registry=registry).set(value)
-    return generate_latest(registry)
+        text.add(f"nearcast_manager_{name}", "gauge", meaning, value)
+    return text.encode()
 
 
 async def answer_operator(

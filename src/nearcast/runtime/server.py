@@ -6,6 +6,7 @@ import asyncio
 import gc
 import logging
 import os
+from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
@@ -134,6 +135,7 @@ class LiveServer:
         self.node = self._make_node(recovered.state.topics)
         self.metrics.counts = self.node.counts
         self.metrics.read_gauges = self._gauges
+        self.metrics.read_losses = self._losses
         if isinstance(self.node, EdgeServer):
             self.metrics.drops = self.node.sessions.drops
         self.http = HttpEndpoint(
@@ -175,7 +177,7 @@ class LiveServer:
             "delegated_streams": node.targets.delegated_streams,
             "uncommitted": self._writer.uncommitted,
             "counts": dict(node.counts),
-            "drops": dict(node.sessions.drops) if isinstance(node, EdgeServer) else {},
+            "losses": self.metrics.losses(),
         }
 
     def _gauges(self) -> Gauges:
@@ -190,13 +192,25 @@ class LiveServer:
             compute_limit=limits.compute,
             uncommitted_groups=self._writer.uncommitted,
             uncommitted_seconds=self._writer.oldest_wait_s(),
+            event_log_rows_held=0 if self._events is None else self._events.counters.rows_held,
             mesh_resent=self._channels.resent,
-            mesh_dropped=self._channels.dropped,
             mesh_stuck_seconds=self._mesh.stuck_s(),
-            kernel_drops=self._udp.kernel_drops() if self._udp is not None else None,
             spool_messages={name: one.messages for name, one in usage.topics.items()},
             spool_bytes={name: one.size_bytes for name, one in usage.topics.items()},
         )
+
+    def _losses(self) -> dict[str, int | Mapping[str, int] | None]:
+        udp, events = self._udp, self._events
+        return {
+            "send_drops": {} if udp is None else udp.send_drops,
+            "receive_errors": {} if udp is None else udp.receive_errors,
+            "kernel_drops": None if udp is None else udp.kernel_drops(),
+            "mesh_dropped": self._channels.dropped,
+            "event_log_rows_dropped": 0 if events is None else events.counters.rows_dropped,
+            "event_log_errors": 0 if events is None else events.counters.errors,
+            "processor_restarts": self._host.restarts,
+            "http_failures": self.http.failures,
+        }
 
     def _make_node(self, recovered: dict[str, LiveTopic]) -> Node:
         config = self.config
