@@ -23,6 +23,7 @@ from nearcast.links.udp import UdpSocket
 from nearcast.runtime.config import ServerConfig
 from nearcast.runtime.config_files import read_key_file
 from nearcast.runtime.event_log import EventLog
+from nearcast.runtime.event_log_frames import EventLogSettings
 from nearcast.runtime.http_endpoint import HttpEndpoint
 from nearcast.runtime.mesh_watch import first_of, watch_mesh
 from nearcast.runtime.metrics import Gauges, ServerMetrics
@@ -32,6 +33,7 @@ from nearcast.runtime.spool_writer import SpoolWriter
 from nearcast.runtime.watchdog import HUNG_FILE, Heartbeat, WatchdogSettings
 from nearcast.server.client_desk import EdgeSettings
 from nearcast.server.edge import EdgeServer
+from nearcast.server.log_rows import NotificationRow, PublicationRow
 from nearcast.server.mesh_channel import MeshChannels
 from nearcast.server.node import Node
 from nearcast.server.node_settings import NodeSettings
@@ -125,13 +127,15 @@ class LiveServer:
         opened.callback(self._host.close)
         if config.log.enabled:
             self._events = EventLog(
-                config.log_folder,
-                config.id,
-                segment_rows=config.log.segment_rows,
-                segment_s=config.log.segment_s,
-                clock=self.clock,
+                EventLogSettings(
+                    str(config.log_folder),
+                    config.id,
+                    segment_rows=config.log.segment_rows,
+                    segment_s=config.log.segment_s,
+                )
             )
-            opened.push_async_callback(asyncio.to_thread, self._events.close)
+            self._events.start()
+            opened.push_async_callback(self._events.close)
         self.node = self._make_node(recovered.state.topics)
         self.metrics.counts = self.node.counts
         self.metrics.read_gauges = self._gauges
@@ -303,7 +307,10 @@ class LiveServer:
         if out.to_process:
             self._host.submit(out.to_process)
         if out.log and self._events is not None:
-            self._events.add(out.log)
+            self._events.add(
+                [row for row in out.log if isinstance(row, PublicationRow)],
+                [row for row in out.log if isinstance(row, NotificationRow)],
+            )
         if out.delays:
             self.metrics.observe_delays(out.delays)
         for incident in out.incidents:

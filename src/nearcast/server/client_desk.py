@@ -143,7 +143,7 @@ class ClientDesk(Node):
             PublicationRow(
                 topic,
                 client,
-                received_s,
+                round(received_s * 1e6),
                 x_km,
                 y_km,
                 len(publish.payload),
@@ -226,7 +226,9 @@ class ClientDesk(Node):
     def _log(self, client: str, topic: str | None, action: LogAction, now: float) -> None:
         x_km, y_km = self.clients.place(client)
         own = self.settings.server
-        row = PublicationRow(topic, client, now, x_km, y_km, 0, action, 0, 0, False, own)
+        row = PublicationRow(
+            topic, client, round(now * 1e6), x_km, y_km, 0, action, 0, 0, False, own
+        )
         self._out.log.append(row)
 
     # Subscribers of brokers

@@ -18,7 +18,7 @@ class PublicationRow(NamedTuple):
     topic: str | None
     """None for a report, which is a position only."""
     client: str
-    time_s: float
+    time_us: int
     """When the home got it; Unix time."""
     x_km: float
     y_km: float
@@ -37,15 +37,15 @@ class PublicationRow(NamedTuple):
 
 
 class NotificationRow(NamedTuple):
-    """A notification that a home sent to one of its clients; times are Unix time."""
+    """A notification that a home sent to some of its clients; times are Unix time."""
 
     topic: str
     publisher: str
     epoch: int
     sequence: int
     part: int
-    client: str
-    """Who was notified."""
+    clients: tuple[str, ...]
+    """All that were notified by this home."""
     server: str
     """The home that wrote the row."""
     published_us: int

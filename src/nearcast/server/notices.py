@@ -67,7 +67,10 @@ def stage_delays(notice: Notice, notified_us: int) -> StageDelays:
 def notification_rows(
     notice: Notice, clients: Iterable[str], server: str, notified_us: int
 ) -> list[NotificationRow]:
-    """Return the rows of the event log: one per client."""
+    """Return the row of the event log, if anyone was notified."""
+    receivers = tuple(clients)
+    if not receivers:
+        return []
     return [
         NotificationRow(
             notice.topic,
@@ -75,7 +78,7 @@ def notification_rows(
             notice.epoch,
             notice.sequence,
             notice.part,
-            client,
+            receivers,
             server,
             notice.published_us,
             notice.received_us,
@@ -85,5 +88,4 @@ def notification_rows(
             len(notice.payload),
             notice.durable,
         )
-        for client in clients
     ]
