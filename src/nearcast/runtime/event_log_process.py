@@ -14,8 +14,10 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from importlib.abc import MetaPathFinder
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -107,7 +109,7 @@ class _EventLogProcess:
 
     def _make_columns(self) -> None:
         if self._writer is None:
-            # Arrow takes most of a second and 50 MB: not before there are rows
+            # Arrow takes a while and tens of MB: not before there are rows
             from nearcast.runtime.event_log_segments import SegmentWriter
 
             self._writer = SegmentWriter(self._files, self._settings.segment_rows, self._clock)
@@ -153,11 +155,23 @@ def serve(
         _EventLogProcess(sock, settings, open_files, clock or SteadyClock()).run()
 
 
+class _WithoutPandas(MetaPathFinder):
+    """Arrow loads pandas with the first list, if it can: 40 MB that nobody uses here."""
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> None:
+        """Find everything but pandas elsewhere."""
+        if fullname == "pandas":
+            raise ImportError("the event log does without pandas")
+
+
 def main(descriptor: int, settings_json: str) -> None:
     """Write the event log of the server at the other end of a socket."""
     for number in (signal.SIGINT, signal.SIGTERM):  # the server decides when all ends
         signal.signal(number, signal.SIG_IGN)
     os.nice(_NICENESS)
+    sys.meta_path.insert(0, _WithoutPandas())
     with socket.socket(fileno=descriptor) as sock:
         serve(sock, msgspec.json.decode(settings_json, type=EventLogSettings))
 

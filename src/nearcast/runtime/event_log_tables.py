@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as parquet
 
 from nearcast.errors import ScenarioError
@@ -98,6 +97,8 @@ def read_notifications(folder: Path) -> pa.Table:
     ScenarioError
         When there is no such folder.
     """
+    import pyarrow.compute as pc  # which a server's process, that only writes, does without
+
     table = _read(folder, "notifications").combine_chunks()
     place = table.schema.get_field_index("clients")
     clients = table["clients"]
@@ -113,7 +114,7 @@ def _to_batch(rows: Sequence[tuple[Any, ...]], schema: pa.Schema) -> pa.RecordBa
 
 def _to_array(cells: tuple[Any, ...], field: pa.Field) -> pa.Array:
     if field.name == "time":  # which the server counts in microseconds
-        return pc.divide(pa.array(cells, pa.int64()).cast(pa.float64(), safe=False), 1e6)
+        return pa.array([time_us / 1e6 for time_us in cells], field.type)
     return pa.array(cells, field.type)
 
 
