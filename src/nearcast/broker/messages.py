@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from nearcast.wire.publication import Origin, Publication, decode_record
+from nearcast.wire import publication
 
 __all__ = ["Message", "Origin", "decode_message", "encode_message"]
 
-Message = Publication
-decode_message = decode_record
-encode_message = Publication.record
+Message = publication.Publication
+Origin = publication.Origin
+decode_message = publication.decode_record
+encode_message = publication.Publication.record

@@ -89,6 +89,10 @@ class TopicProcessing:
         else:
             self.guard.succeeded()
         reports = self._failed(result.failures)
+        if result.malformed:
+            topic, count = self._settings.topic, result.malformed
+            detail = f"{count} of {len(batch)} messages could not be used"
+            reports.append(ProcessorReport(topic, GuardEvent.MALFORMED, detail, count=count))
         for event in self.guard.ended(result.elapsed_s, now_s):
             detail = f"{result.elapsed_s:.3f} s for {len(batch)} messages"
             reports.append(self._report(event, detail))

@@ -5,10 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from nearcast.domain.plan_kinds import Model, Objective, PlanStatus
+from nearcast.domain import plan_kinds
 from nearcast.domain.scenario import BoolArray, FloatArray, IndexArray
 
 __all__ = ["Brokers", "Model", "Objective", "Plan", "PlanReport", "PlanStatus"]
+
+Model = plan_kinds.Model
+Objective = plan_kinds.Objective
+PlanStatus = plan_kinds.PlanStatus
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -65,7 +65,8 @@ class Counts(msgspec.Struct, array_like=True):
 _encode = msgspec.msgpack.Encoder().encode
 _commands: msgspec.msgpack.Decoder[Rows | Flush] = msgspec.msgpack.Decoder(Rows | Flush)
 _counts: msgspec.msgpack.Decoder[Counts] = msgspec.msgpack.Decoder(Counts)
-decode_command, decode_counts = _commands.decode, _counts.decode
+decode_command = _commands.decode
+decode_counts = _counts.decode
 
 
 def frame(message: Rows | Flush | Counts) -> bytes:

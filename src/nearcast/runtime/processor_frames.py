@@ -112,8 +112,9 @@ _AUDIENCES = {
 }
 _commands: msgspec.msgpack.Decoder[Command] = msgspec.msgpack.Decoder(Command)
 _answers: msgspec.msgpack.Decoder[Answer] = msgspec.msgpack.Decoder(Answer)
-decode_command, decode_answer = _commands.decode, _answers.decode
-"""What the other side said; ValueError when that is nonsense."""
+# what the other side said; ValueError when that is nonsense
+decode_command = _commands.decode
+decode_answer = _answers.decode
 
 
 def _plain(value: Any) -> Any:

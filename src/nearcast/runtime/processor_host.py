@@ -72,6 +72,7 @@ class ProcessorHost:
         self._in_flight: deque[ProcessRequest] = deque()
         self._begun: set[str] = set()
         """Topics whose processor the child has, or has been told to make."""
+        self._prepared: set[str] = set()
         self._cancelled: list[ProcessResult] = []
         self._child: HelperProcess | None = None
         self._killed: HelperProcess | None = None
@@ -95,8 +96,9 @@ class ProcessorHost:
             self._spawn()
 
     def prepare(self, settings: TopicSettings) -> None:
-        """Have the child load a topic's processor ahead of the first request."""
-        if settings.topic not in self._begun:
+        """Have the child load a topic's processor ahead of the first request, once."""
+        if settings.processor not in self._prepared and settings.topic not in self._begun:
+            self._prepared.add(settings.processor)
             self.submit([ProcessRequest(settings, _PREPARATION, (), (), None, first=True)])
             self._begun.discard(settings.topic)  # a request that is the first has all it needs
 

@@ -30,7 +30,7 @@ from nearcast.runtime.metrics import Gauges, ServerMetrics
 from nearcast.runtime.processor_host import ProcessorHost
 from nearcast.runtime.spool_process import SpoolProcessSettings
 from nearcast.runtime.spool_writer import SpoolWriter
-from nearcast.runtime.watchdog import HUNG_FILE, Heartbeat, WatchdogSettings
+from nearcast.runtime.watchdog import HUNG_FILE, Heartbeat, WatchdogSettings, read_hung
 from nearcast.server.client_desk import EdgeSettings
 from nearcast.server.edge import EdgeServer
 from nearcast.server.log_rows import NotificationRow, PublicationRow
@@ -91,6 +91,7 @@ class LiveServer:
         saved = _load_orders(self.config.data / _ORDERS_FILE)
         if saved is not None:
             self._do(self.node.obey(saved, self.clock()))
+        self._prepare_processors()
         if self._udp is not None:
             self._loop.add_reader(self._udp.fileno(), self._on_readable)
         self._watch_lag()
@@ -106,15 +107,15 @@ class LiveServer:
         except OSError as error:
             raise OutputError(f"{config.data}: cannot be made: {error.strerror or error}") from None
         segment_bytes = int(config.spool.segment_mb * (1 << 20))
-        heartbeat = Heartbeat()
-        opened.callback(heartbeat.close)
+        self.heartbeat = Heartbeat()
+        opened.callback(self.heartbeat.close)
         self._writer = SpoolWriter(
             SpoolProcessSettings(str(config.data / "spool"), segment_bytes),
             self._on_committed,
             self._on_lost,
             clock=self.clock,
             watchdog=WatchdogSettings(
-                heartbeat.descriptor, os.getpid(), str(config.data / HUNG_FILE)
+                self.heartbeat.descriptor, os.getpid(), str(config.data / HUNG_FILE)
             ),
         )
         recovered = await self._writer.start()
@@ -216,6 +217,20 @@ class LiveServer:
             "http_failures": self.http.failures,
         }
 
+    def _hung_processors(self) -> set[str]:
+        """Return the processors that may not run in the loop, because they hung it before."""
+        hung = read_hung(self.config.data)
+        for one in hung:
+            fields = {"topic": one.topic, "processor": one.processor}
+            _log.error("processor_hung_the_server", extra={"fields": fields})
+        return {one.processor for one in hung}
+
+    def _prepare_processors(self) -> None:
+        """Have processors that are not inline loaded before their first message."""
+        for topic in self.node.broker.topics.values():
+            if not topic.settings.inline:
+                self._host.prepare(topic.settings)
+
     def _make_node(self, recovered: dict[str, LiveTopic]) -> Node:
         config = self.config
         settings = NodeSettings(
@@ -225,7 +240,7 @@ class LiveServer:
                 float("inf") if config.limits.storage is None else config.limits.storage,
                 float("inf") if config.limits.compute is None else config.limits.compute,
             ),
-            inline_processors=frozenset(config.processors.inline),
+            inline_processors=frozenset(config.processors.inline) - self._hung_processors(),
             guard=GuardSettings(
                 budget_s=config.processors.budget_s, quarantine_s=config.processors.quarantine_s
             ),
@@ -317,6 +332,7 @@ class LiveServer:
             _log.info(incident.event, extra={"fields": incident.fields})
         if out.orders is not None:
             _save_orders(self.config.data / _ORDERS_FILE, out.orders)
+            self._prepare_processors()
         self._set_timer()
 
     def _set_timer(self) -> None:

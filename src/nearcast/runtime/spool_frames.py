@@ -86,7 +86,8 @@ Answer = Piece | Opened | Refused | Committed | Full | Lost
 _encode = msgspec.msgpack.Encoder().encode
 _groups: msgspec.msgpack.Decoder[list[Group]] = msgspec.msgpack.Decoder(list[Group])
 _answers: msgspec.msgpack.Decoder[Answer] = msgspec.msgpack.Decoder(Answer)
-decode_groups, decode_answer = _groups.decode, _answers.decode
+decode_groups = _groups.decode
+decode_answer = _answers.decode
 
 
 def groups_frame(groups: Sequence[Group]) -> bytes:

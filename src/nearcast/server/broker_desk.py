@@ -89,7 +89,7 @@ class BrokerDesk(MeshDesk):
             reason = refusal.reason.name.lower() if refusal.reason is not None else "not_managed"
             self.counts[f"refused_{reason}"] += 1
         for report in actions.reports:
-            self.counts[f"processor_{report.event.value}"] += 1
+            self.counts[f"processor_{report.event.value}"] += report.count
             self._incident(
                 "processor", topic=report.topic, what=report.event.value, detail=report.detail
             )
