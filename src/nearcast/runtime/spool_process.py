@@ -39,7 +39,8 @@ __all__ = ["SpoolProcessSettings", "serve"]
 _SPARE_CHECK_S = 1.0
 _ROUND_BYTES = 4 << 20
 """What is read for one round at most; more waits, and is seen to wait, in the server."""
-_LOCK_WAIT_S = 20.0
+_LOCK_WAIT_S = 5.0
+"""For the process of a server that was killed: it only has a last round to sync."""
 _HANG_UP = getattr(select, "POLLRDHUP", select.POLLHUP)
 
 
