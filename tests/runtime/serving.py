@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from nearcast.runtime.http_endpoint import HttpEndpoint
 
 
 @contextmanager
-def serving(endpoint: HttpEndpoint) -> Iterator[HttpEndpoint]:
-    with asyncio.Runner() as runner:
+def serving(
+    endpoint: HttpEndpoint, loop_factory: Callable[[], asyncio.AbstractEventLoop] | None = None
+) -> Iterator[HttpEndpoint]:
+    with asyncio.Runner(loop_factory=loop_factory) as runner:
         runner.run(endpoint.start())
         loop = runner.get_loop()
         thread = threading.Thread(target=loop.run_forever)

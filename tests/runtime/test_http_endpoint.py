@@ -11,6 +11,7 @@ from http.client import HTTPConnection
 from typing import Any
 
 import pytest
+import uvloop
 
 from nearcast.errors import ConfigError
 from nearcast.runtime.http_endpoint import HttpEndpoint
@@ -38,8 +39,8 @@ def server() -> Server:
     return Server()
 
 
-@pytest.fixture
-def endpoint(server: Server) -> Iterator[HttpEndpoint]:
+@pytest.fixture(params=[None, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
+def endpoint(server: Server, request: pytest.FixtureRequest) -> Iterator[HttpEndpoint]:
     endpoint = HttpEndpoint(
         "127.0.0.1",
         0,
@@ -50,7 +51,7 @@ def endpoint(server: Server) -> Iterator[HttpEndpoint]:
         body_limit_bytes=1_000,
         request_timeout_s=0.2,
     )
-    with serving(endpoint):
+    with serving(endpoint, request.param):
         yield endpoint
 
 

@@ -13,7 +13,7 @@ import logging
 import socket
 from collections.abc import Awaitable, Callable, Mapping
 from http import HTTPStatus
-from typing import Any
+from typing import Any, cast
 from urllib.parse import urlsplit
 
 from nearcast.errors import ConfigError
@@ -137,11 +137,11 @@ class _Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Wait for a request, unless too many are under way."""
-        assert isinstance(transport, asyncio.Transport)
-        self._transport, connections = transport, self._endpoint.connections
-        self._timer = self._loop.call_later(self._endpoint.request_timeout_s, transport.abort)
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's is one by its methods only
+        connections = self._endpoint.connections
+        self._timer = self._loop.call_later(self._endpoint.request_timeout_s, self._transport.abort)
         if len(connections) >= _MOST_CONNECTIONS:
-            transport.abort()
+            self._transport.abort()
         else:
             connections.add(self)
 
