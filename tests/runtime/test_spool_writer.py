@@ -183,6 +183,25 @@ def test_after_a_round_of_several_groups_the_next_one_gathers() -> None:
     asyncio.run(main())
 
 
+def test_a_disk_that_stands_still_does_not_stop_the_server() -> None:
+    async def main() -> None:
+        disk = GatedDisk()
+        shop = Shop(disk)
+        await shop.writer.start()
+        disk.gate.clear()
+        large = bytes(100_000)
+        for ticket in range(100):  # far more than the socket takes
+            shop.writer.append(Group(ticket, (TopicChange("t", (large,), live=1),)))
+            await asyncio.sleep(0)
+        assert (shop.writer.uncommitted, shop.rounds) == (100, [])
+        assert shop.writer._helper.link.unsent_bytes > 0
+        disk.gate.set()
+        await shop.writer.close()
+        assert shop.tickets == list(range(100))
+
+    asyncio.run(main())
+
+
 def test_close_commits_what_is_queued_and_tells_it() -> None:
     async def main() -> None:
         disk = FakeDisk(seed=2)
