@@ -137,7 +137,9 @@ class _Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Wait for a request, unless too many are under way."""
-        self._transport = cast("asyncio.Transport", transport)  # uvloop's is one by its methods only
+        self._transport = cast(
+            "asyncio.Transport", transport
+        )  # uvloop's is one by its methods only
         connections = self._endpoint.connections
         self._timer = self._loop.call_later(self._endpoint.request_timeout_s, self._transport.abort)
         if len(connections) >= _MOST_CONNECTIONS:

@@ -66,8 +66,10 @@ class LiveState:
             self.topics.pop(change.topic, None)
             return
         topic = self.topic(change.topic)
-        topic.records.extend(change.records)
-        self.trim(change.topic, change.live)
+        records, live = topic.records, change.live
+        records.extend(change.records)
+        while len(records) > live:
+            records.popleft()
         for position in change.positions:
             topic.positions[position.publisher] = position
         if change.state is not None:
