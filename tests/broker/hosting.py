@@ -46,7 +46,6 @@ class Summing:
 class _Topic:
     runner: ProcessorRunner
     spool: TopicSpool
-    spooled: int
 
 
 class FakeHost:
@@ -62,12 +61,14 @@ class FakeHost:
 
     def run(self, request: ProcessRequest) -> ProcessResult:
         topic = self._topics.get(request.topic)
-        if topic is None or request.first:
+        if request.first:
             settings = request.settings
             spool = TopicSpool(settings.spool, settings.spool_bytes)
-            topic = self._topics[request.topic] = _Topic(ProcessorRunner(self._make()), spool, 0)
+            topic = self._topics[request.topic] = _Topic(ProcessorRunner(self._make()), spool)
             topic.runner.restore(request.state)
-        for message in request.spool.since(topic.spooled):
+        if topic is None:
+            return ProcessResult(request.topic, request.request, ending=Ending.CANCELLED)
+        for message in request.context:
             topic.spool.append(message)
         # as over a pipe: equal messages, not the same ones
         batch = [decode_message(request.topic, encode_message(one)) for one in request.batch]
@@ -77,7 +78,6 @@ class FakeHost:
             return ProcessResult(request.topic, request.request, ending=Ending.DIED)
         for message in batch:
             topic.spool.append(message)
-        topic.spooled = request.spool.end + len(batch)
         outcome = topic.runner.run(batch, topic.spool.view())
         own = {id(one): theirs for one, theirs in zip(batch, request.batch, strict=True)}
         return ProcessResult(

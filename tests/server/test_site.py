@@ -127,9 +127,9 @@ def test_stages_take_as_long_as_the_network_says() -> None:
         assert at * 1e3 - one.notified_us / 1e3 == pytest.approx(1.2, abs=0.002)
         assert one.processing_us == 0
     rows = [row for row in site.servers["e2"].log if hasattr(row, "notified_us")]
-    assert [(row.client, row.topic, row.size) for row in rows] == [
-        ("b", "near", 1),
-        ("b", "far", 1),
+    assert [(row.clients, row.topic, row.size) for row in rows] == [
+        (("b",), "near", 1),
+        (("b",), "far", 1),
     ]
 
 
