@@ -8,10 +8,7 @@ import logging
 import os
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
-from pathlib import Path
 from typing import Any
-
-import msgspec
 
 from nearcast.broker.guard import GuardSettings
 from nearcast.broker.requests import ProcessResult
@@ -27,6 +24,7 @@ from nearcast.runtime.event_log_frames import EventLogSettings
 from nearcast.runtime.http_endpoint import HttpEndpoint
 from nearcast.runtime.mesh_watch import first_of, watch_mesh
 from nearcast.runtime.metrics import Gauges, ServerMetrics
+from nearcast.runtime.orders_file import load_orders, save_orders
 from nearcast.runtime.processor_host import ProcessorHost
 from nearcast.runtime.spool_process import SpoolProcessSettings
 from nearcast.runtime.spool_writer import SpoolWriter
@@ -38,7 +36,6 @@ from nearcast.server.mesh_channel import MeshChannels
 from nearcast.server.node import Node
 from nearcast.server.node_settings import NodeSettings
 from nearcast.server.outputs import Outputs
-from nearcast.server.site_orders import Orders
 from nearcast.server.stream_targets import Capacity
 from nearcast.spool.changes import LiveTopic
 
@@ -88,7 +85,7 @@ class LiveServer:
         except BaseException:
             await self._opened.aclose()
             raise
-        saved = _load_orders(self.config.data / _ORDERS_FILE)
+        saved = load_orders(self.config.data / _ORDERS_FILE)
         if saved is not None:
             self._do(self.node.obey(saved, self.clock()))
         self._prepare_processors()
@@ -331,7 +328,7 @@ class LiveServer:
         for incident in out.incidents:
             _log.info(incident.event, extra={"fields": incident.fields})
         if out.orders is not None:
-            _save_orders(self.config.data / _ORDERS_FILE, out.orders)
+            save_orders(self.config.data / _ORDERS_FILE, out.orders)
             self._prepare_processors()
         self._set_timer()
 
@@ -353,26 +350,6 @@ class LiveServer:
         if self.lost is not None:
             problems.append(str(self.lost))
         return problems
-
-
-def _load_orders(path: Path) -> Orders | None:
-    try:
-        return msgspec.msgpack.decode(path.read_bytes(), type=Orders)
-    except FileNotFoundError:
-        return None
-    except (OSError, msgspec.MsgspecError) as error:
-        _log.warning("orders_unreadable", extra={"fields": {"reason": str(error)}})
-        return None
-
-
-def _save_orders(path: Path, orders: Orders) -> None:
-    """Keep the orders for a start without the manager; a failure costs no more than that."""
-    part = path.with_suffix(".part")
-    try:
-        part.write_bytes(msgspec.msgpack.encode(orders))
-        part.replace(path)
-    except OSError as error:
-        _log.warning("orders_not_saved", extra={"fields": {"reason": str(error)}})
 
 
 async def run_server(config: ServerConfig, mesh: MeshLink, stop: asyncio.Event) -> None:
