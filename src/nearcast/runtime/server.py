@@ -314,8 +314,8 @@ class LiveServer:
             self._udp.send(out.datagrams)
         for server, frame in out.mesh:
             self._mesh.send(server, frame)
-        for group in out.to_store:
-            self._writer.append(group)
+        if out.to_store:
+            self._writer.append_all(out.to_store)
         if out.to_process:
             self._host.submit(out.to_process)
         if out.log and self._events is not None:

@@ -57,7 +57,7 @@ class Heartbeat:
         """Note that a processor begins."""
         names = topic, processor
         if names != self._names:
-            data = msgspec.json.encode(names)[: _PAGE_BYTES - _NAMES_AT]
+            data = msgspec.msgpack.encode(names)[: _PAGE_BYTES - _NAMES_AT]
             self._page[_NAMES_AT : _NAMES_AT + len(data)] = data
             self._words[1] = len(data)
             self._names = names
@@ -129,7 +129,7 @@ class Watchdog:
         data = self._page[_NAMES_AT : _NAMES_AT + self._words[1]]
         # without the note it may hang again, but a server that hangs is no better
         with suppress(OSError, ValueError):
-            topic, processor = msgspec.json.decode(data, type=tuple[str, str])
+            topic, processor = msgspec.msgpack.decode(data, type=tuple[str, str])
             hung = msgspec.json.encode(HungProcessor(topic, processor))
             with Path(self._settings.file).open("ab") as file:
                 file.write(hung + b"\n")
