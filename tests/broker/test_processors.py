@@ -72,7 +72,7 @@ def in_batches(rng: Random, messages: Sequence[Publication]) -> list[list[Public
 )
 def test_no_payload_makes_a_processor_raise(processor: Processor) -> None:
     batch = [
-        Publication("t", f"car-{number}", 1, 1, 0.0, 0.0, 0.0, 0.0, payload)
+        Publication("t", f"car-{number}", 1, 1, 0, 0, 0.0, 0.0, payload)
         for number, payload in enumerate(GARBAGE)
     ]
     notifications = run(processor, [batch])
@@ -88,7 +88,7 @@ def test_reading_any_payload_gives_numbers_or_none(payload: bytes | str) -> None
     data = payload if isinstance(payload, bytes) else payload.encode()
     found = read_object(data)
     assert found is None or isinstance(found, dict)
-    assert read_motion(Publication("t", "p", 1, 1, 0.0, 0.0, 0.0, 0.0, data)) is None
+    assert read_motion(Publication("t", "p", 1, 1, 0, 0, 0.0, 0.0, data)) is None
     assert read_number(found) is None
 
 
@@ -310,7 +310,7 @@ def test_what_fell_silent_is_forgotten() -> None:
 
 def test_a_clock_that_runs_ahead_changes_nothing_for_others() -> None:
     processor, spool = Proximity(), TopicSpool(100)
-    liar = Publication("t", "liar", 1, 1, 1e9, 0.0, 5.0, 5.0, b'{"direction": 0, "speed": 1}')
+    liar = Publication("t", "liar", 1, 1, 10**15, 0, 5.0, 5.0, b'{"direction": 0, "speed": 1}')
     assert len(run(processor, [_head_on(0.0)[:1], [liar], _head_on(0.0)[1:]], spool)) == 1
 
 

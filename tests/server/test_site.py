@@ -16,7 +16,7 @@ from nearcast.domain.plan import Model, Plan
 from nearcast.domain.scenario import Scenario
 from nearcast.planning.request import PlanRequest
 from nearcast.planning.solve import make_plan
-from nearcast.server.log_rows import NOTIFICATION_FIELDS
+from nearcast.server.log_rows import NotificationRow
 from nearcast.server.orders_from_plan import orders_from_plan
 from nearcast.server.site_orders import ClientOrder, Orders, TopicOrder
 from nearcast.testing.simulated_site import SimulatedSite
@@ -127,9 +127,8 @@ def test_stages_take_as_long_as_the_network_says() -> None:
         assert (one.notified_us - one.received_us) / 1e3 == pytest.approx(between_ms, abs=0.002)
         assert at * 1e3 - one.notified_us / 1e3 == pytest.approx(1.2, abs=0.002)
         assert one.processing_us == 0
-    at = {name: NOTIFICATION_FIELDS.index(name) for name in ("clients", "topic", "size")}
-    rows = site.servers["e2"].notifications
-    assert [(row[at["clients"]], row[at["topic"]], row[at["size"]]) for row in rows] == [
+    rows = [NotificationRow(*row) for row in site.servers["e2"].notifications]  # type: ignore[arg-type]
+    assert [(row.clients, row.topic, row.size) for row in rows] == [
         (("b",), "near", 1),
         (("b",), "far", 1),
     ]

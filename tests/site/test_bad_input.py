@@ -158,7 +158,7 @@ def test_a_hundred_thousand_hostile_datagrams_do_not_disturb_honest_clients(
     grown_bytes = memory_bytes(pid) - started_bytes
     metrics = metrics_of(port)
     drops = metrics["nearcast_drops_total"]
-    missed = int(metrics.get("nearcast_kernel_drops", {}).get("", 0))
+    missed = int(metrics.get("nearcast_kernel_drops_total", {}).get("", 0))
     dropped = int(sum(drops.values()) - drops_before)
     print(
         f"\n{sum(sent.values())} hostile datagrams: {dropped} dropped by reason, {missed} by the "

@@ -94,7 +94,7 @@ def test_metrics_are_prometheus_text_with_a_histogram_for_each_stage(live: LiveS
         infinite = {f"+Inf {stage}" for stage in STAGES}
         assert infinite <= set(metrics["nearcast_stage_seconds_bucket"])
         assert "nearcast_publications_total" in metrics
-        assert metrics["nearcast_mesh_dropped"] == {"": 0.0}
+        assert metrics["nearcast_mesh_dropped_total"] == {"": 0.0}
         assert metrics["nearcast_mesh_links"][""] >= 1
     assert "nearcast_manager_servers_up" in metrics_of(live.site.servers[0].http_port)
 

@@ -21,6 +21,7 @@ from nearcast.broker.requests import ProcessRequest, ProcessResult
 from nearcast.broker.sequence_gate import Ranges
 from nearcast.broker.settlement import Deferred
 from nearcast.broker.topic_broker import TopicBroker
+from nearcast.broker.topic_processing import ProcessorWatch
 from nearcast.broker.topic_settings import TopicSettings
 from nearcast.errors import ConfigError
 from nearcast.spool.changes import Group, LiveTopic, TopicChange
@@ -46,6 +47,8 @@ class Broker:
         Unix time in seconds: measures how long processors take and stamps what they made.
     make
         Makes the processor of a topic that is `inline`; by its name when left out.
+    watch
+        Is told when such a processor runs.
     """
 
     def __init__(
@@ -53,8 +56,9 @@ class Broker:
         lookup: SubscriberLookup,
         clock: Callable[[], float],
         make: MakeProcessor = _by_name,
+        watch: ProcessorWatch | None = None,
     ) -> None:
-        self._lookup, self._clock, self._make = lookup, clock, make
+        self._lookup, self._clock, self._make, self._watch = lookup, clock, make, watch
         self._ticket = self._request = 0
         self._actions = Actions()
         self._due: list[TopicBroker] = []
@@ -78,7 +82,9 @@ class Broker:
         if settings.topic in self.topics:
             raise ConfigError(f"topic {settings.topic!r} is managed here already")
         processor = self._make(settings) if settings.inline else None
-        topic = TopicBroker(settings, processor, self._lookup, self._clock, self._next_request)
+        topic = TopicBroker(
+            settings, processor, self._lookup, self._clock, self._next_request, self._watch
+        )
         actions = Actions()
         if live is not None:
             topic.restore(live, actions, durable=stored)

@@ -44,6 +44,8 @@ class GuardEvent(StrEnum):
     KILLED = "killed"
     QUARANTINED = "quarantined"
     RESUMED = "resumed"
+    MALFORMED = "malformed"
+    """It could not use messages; that is not its fault."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +57,8 @@ class ProcessorReport:
     detail: str
     message: Publication | None = None
     """The message that it failed at."""
+    count: int = 1
+    """How often it happened."""
 
 
 class ProcessorGuard:

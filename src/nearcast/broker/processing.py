@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Sequence
 
 import msgspec
@@ -19,12 +20,21 @@ CAUGHT = (Exception, SystemExit)
 """What users' code may raise without effect on others; sys.exit() is no way to stop a server."""
 
 
+_LONGEST_TRACE = 4000
+"""Characters; the end, where the error was raised, says most."""
+
+
 def describe(error: BaseException) -> str:
-    """Return an error as text, even if its own class cannot tell."""
+    """Return an error as text, even if its own class cannot tell; then where it was raised."""
     try:
-        return repr(error)
+        lines = [repr(error), *traceback.format_tb(error.__traceback__)]
+        cause = error.__cause__ or error.__context__
+        if cause is not None:
+            lines += [f"after {cause!r}\n", *traceback.format_tb(cause.__traceback__)]
     except CAUGHT:
         return type(error).__name__
+    first, trace = lines[0], "".join(lines[1:]).rstrip()
+    return f"{first}\n{trace[-_LONGEST_TRACE:]}" if trace else first
 
 
 def _identity(message: Publication) -> tuple[str, int, int, bool]:
@@ -39,6 +49,8 @@ class Outcome(msgspec.Struct):
     state: bytes | None = None
     """The processor's new state; None when it did not change."""
     failures: list[Failure] = msgspec.field(default_factory=list)
+    malformed: int = 0
+    """Messages that the processor counted as unusable."""
 
 
 class ProcessorRunner:
@@ -49,6 +61,8 @@ class ProcessorRunner:
         self._stateful = processor if isinstance(processor, StatefulProcessor) else None
         self.state: bytes | None = None
         """The last good state; None for a processor that saves none."""
+        self._malformed = 0
+        """What the processor had counted when it was asked last."""
         self._remember_state([])
 
     def restore(self, state: bytes | None) -> list[Failure]:
@@ -76,6 +90,10 @@ class ProcessorRunner:
                 self._one_by_one(batch, spool, outcome)
         if self.state != state_before:
             outcome.state = self.state
+        malformed = getattr(self._processor, "malformed", 0)
+        if isinstance(malformed, int) and malformed != self._malformed:
+            outcome.malformed = max(0, malformed - self._malformed)
+            self._malformed = malformed
         return outcome
 
     def _one_by_one(self, batch: Sequence[Publication], spool: SpoolView, outcome: Outcome) -> None:

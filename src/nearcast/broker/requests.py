@@ -50,15 +50,17 @@ class Ending(StrEnum):
     DIED = "died"
     """Its process died while it was at work."""
     CANCELLED = "cancelled"
-    """It was not begun, because its process was ended by another one: to be asked for again."""
+    """It was not begun, because the process that has the topic's processor is gone: submit it
+    again, as the `first`."""
 
 
 class Failure(msgspec.Struct, frozen=True):
     """Something that a processor could not do."""
 
     detail: str
+    """The error, and on further lines where it was raised."""
     message: Publication | None = None
-    """The message of the batch that it failed at; None: loading, saving or restoring its state."""
+    """What it failed at, of the batch; None: loading, saving or restoring its state."""
 
 
 class ProcessResult(msgspec.Struct, frozen=True):
@@ -76,3 +78,5 @@ class ProcessResult(msgspec.Struct, frozen=True):
     ending: Ending = Ending.DONE
     detail: str = ""
     """What there is to say about an ending other than done."""
+    malformed: int = 0
+    """Messages of the batch that the processor counted as unusable."""

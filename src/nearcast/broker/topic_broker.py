@@ -11,7 +11,7 @@ from nearcast.broker.recall import recall
 from nearcast.broker.requests import ProcessResult
 from nearcast.broker.sequence_gate import Ranges, SequenceGate, Stream, Verdict, is_well_formed
 from nearcast.broker.settlement import Deferred, Settlement
-from nearcast.broker.topic_processing import TopicProcessing
+from nearcast.broker.topic_processing import ProcessorWatch, TopicProcessing
 from nearcast.broker.topic_settings import TopicSettings
 from nearcast.broker.topic_spool import TopicSpool
 from nearcast.spool.changes import LiveTopic, Position
@@ -41,8 +41,9 @@ class TopicBroker:
         lookup: SubscriberLookup,
         clock: Callable[[], float],
         next_request: Callable[[], int],
+        watch: ProcessorWatch | None = None,
     ) -> None:
-        self.processing = TopicProcessing(settings, processor, clock)
+        self.processing = TopicProcessing(settings, processor, clock, watch)
         self.spool = TopicSpool(settings.spool, settings.spool_bytes)
         self.unreadable = 0
         """Records of the log that could not be read."""

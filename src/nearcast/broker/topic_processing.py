@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Protocol
 
 from nearcast.broker.guard import GuardEvent, ProcessorGuard, ProcessorReport
 from nearcast.broker.processing import ProcessorRunner
@@ -12,7 +13,19 @@ from nearcast.broker.topic_settings import TopicSettings
 from nearcast.broker.topic_spool import SpoolView
 from nearcast.wire.publication import Publication
 
-__all__ = ["TopicProcessing"]
+__all__ = ["ProcessorWatch", "TopicProcessing"]
+
+
+class ProcessorWatch(Protocol):
+    """Is told when a processor runs in the server's loop: one that never returns hangs it."""
+
+    def enter(self, topic: str, processor: str = "") -> None:
+        """Note that a processor begins."""
+        ...
+
+    def leave(self) -> None:
+        """Note that it has returned."""
+        ...
 
 
 class TopicProcessing:
@@ -24,13 +37,19 @@ class TopicProcessing:
         To be run here; None when a host process has it.
     clock
         Measures how long a batch takes here, in seconds.
+    watch
+        Is told when the processor runs here.
     """
 
     def __init__(
-        self, settings: TopicSettings, processor: Processor | None, clock: Callable[[], float]
+        self,
+        settings: TopicSettings,
+        processor: Processor | None,
+        clock: Callable[[], float],
+        watch: ProcessorWatch | None = None,
     ) -> None:
         self.guard = ProcessorGuard(settings.guard)
-        self._settings, self._clock = settings, clock
+        self._settings, self._clock, self._watch = settings, clock, watch
         self._runner = None if processor is None else ProcessorRunner(processor)
         self.state = None if self._runner is None else self._runner.state
         """The last good state; None for a processor that saves none."""
@@ -58,7 +77,12 @@ class TopicProcessing:
         if self._runner is None:
             raise RuntimeError(f"topic {self._settings.topic!r} has its processor elsewhere")
         started_s = self._clock()
-        outcome = self._runner.run(batch, spool)
+        if self._watch is None:
+            outcome = self._runner.run(batch, spool)
+        else:
+            self._watch.enter(self._settings.topic, self._settings.processor)
+            outcome = self._runner.run(batch, spool)
+            self._watch.leave()
         return ProcessResult(
             self._settings.topic,
             0,
@@ -66,6 +90,7 @@ class TopicProcessing:
             outcome.state,
             outcome.failures,
             self._clock() - started_s,
+            malformed=outcome.malformed,
         )
 
     def ask(
@@ -86,6 +111,10 @@ class TopicProcessing:
         else:
             self.guard.succeeded()
         reports = self._failed(result.failures)
+        if result.malformed:
+            topic, count = self._settings.topic, result.malformed
+            detail = f"{count} of {len(batch)} messages could not be used"
+            reports.append(ProcessorReport(topic, GuardEvent.MALFORMED, detail, count=count))
         for event in self.guard.ended(result.elapsed_s, now_s):
             detail = f"{result.elapsed_s:.3f} s for {len(batch)} messages"
             reports.append(self._report(event, detail))

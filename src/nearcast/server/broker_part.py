@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 
 from nearcast.broker.actions import Actions, Nack
 from nearcast.broker.broker import Broker
+from nearcast.broker.topic_processing import ProcessorWatch
 from nearcast.errors import WireError
 from nearcast.server.delivery import Delivery
 from nearcast.server.effects import Effects
@@ -38,9 +39,10 @@ class BrokerPart:
         effects: Effects,
         clock: Callable[[], float],
         recovered: Mapping[str, LiveTopic],
+        watch: ProcessorWatch | None,
     ) -> None:
         self._peers, self._effects = peers, effects
-        self.broker = Broker(directory, clock)
+        self.broker = Broker(directory, clock, watch=watch)
         self.topics = TopicRegistry(settings, self.broker, recovered, self._refuse_topic)
         self._delivery: Delivery
         self._router: Router
@@ -96,7 +98,7 @@ class BrokerPart:
             reason = refusal.reason.name.lower() if refusal.reason is not None else "not_managed"
             counts[f"refused_{reason}"] += 1
         for report in actions.reports:
-            counts[f"processor_{report.event.value}"] += 1
+            counts[f"processor_{report.event.value}"] += report.count
             effects.incident(
                 "processor", topic=report.topic, what=report.event.value, detail=report.detail
             )

@@ -1,61 +1,66 @@
 """Rows of a site's event log: what a home saw of its clients, and what it sent to them.
 
-Plain tuples, because a server makes one for each message; `runtime.event_log` writes them.
+Plain tuples, since a server makes one for each message; `runtime.event_log` writes them.
 """
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, NamedTuple
 
-__all__ = [
-    "NOTIFICATION_FIELDS",
-    "PUBLICATION_FIELDS",
-    "LogAction",
-    "NotificationRow",
-    "PublicationRow",
-]
+__all__ = ["LogAction", "NotificationRow", "PublicationRow", "Row"]
 
 LogAction = Literal["publish", "subscribe", "unsubscribe", "report"]
 
-PublicationRow = tuple[str | None, str, int, float, float, int, LogAction, int, int, bool, str]
-"""Something that a client told its home, and where the client was then; see the fields."""
 
-PUBLICATION_FIELDS = (
-    "topic",  # None for a report, which is a position only
-    "client",
-    "time_us",  # when the home got it; Unix time
-    "x_km",
-    "y_km",
-    "size",  # bytes of the payload; 0 for all but publications
-    # What the client asked for: the end of a session or a move to another home is not an
-    # unsubscribe, since the last word on a topic counts, whichever home wrote it.
-    "action",
-    # Counts the client's publications of a topic and epoch, durable ones and others apart; 0 for
-    # other actions.
-    "sequence",
-    "epoch",
-    "durable",
-    "server",  # the home that wrote the row
-)
+class PublicationRow(NamedTuple):
+    """Something that a client told its home, and where the client was then."""
 
-NotificationRow = tuple[
-    str, str, int, int, int, tuple[str, ...], str, int, int, int, int, int, int, bool
-]
-"""A notification that a home sent to some of its clients; see the fields."""
+    topic: str | None
+    """None for a report, which is a position only."""
+    client: str
+    time_us: int
+    """When the home got it; Unix time."""
+    x_km: float
+    y_km: float
+    size: int
+    """Bytes of the payload; 0 for all but publications."""
+    action: LogAction
+    """What the client asked for: the end of a session or a move to another home is not an unsubscribe,
+    since the last word on a topic counts, whichever home wrote it."""
+    sequence: int
+    """Counts the client's publications of a topic and epoch, durable ones and others apart; 0
+    for other actions."""
+    epoch: int
+    durable: bool
+    server: str
+    """The home that wrote the row."""
 
-NOTIFICATION_FIELDS = (
-    "topic",
-    "publisher",
-    "epoch",
-    "sequence",
-    "part",
-    "clients",  # all that were notified by this home
-    "server",  # the home that wrote the row
-    "published_us",  # times are Unix time
-    "received_us",  # when the publisher's home got the message
-    "processing_us",  # how long the broker took, waiting included; not a moment
-    "processed_us",
-    "notified_us",  # when this home sent it
-    "size",  # bytes of the payload
-    "durable",  # as published: (publisher, topic, epoch, durable, sequence) is the publication
-)
+
+class NotificationRow(NamedTuple):
+    """A notification that a home sent to some of its clients; times are Unix time."""
+
+    topic: str
+    publisher: str
+    epoch: int
+    sequence: int
+    part: int
+    clients: tuple[str, ...]
+    """All that were notified by this home."""
+    server: str
+    """The home that wrote the row."""
+    published_us: int
+    received_us: int
+    """When the publisher's home got the message."""
+    processing_us: int
+    """How long the broker took, waiting included; not a moment."""
+    processed_us: int
+    notified_us: int
+    """When this home sent it."""
+    size: int
+    """Bytes of the payload."""
+    durable: bool = True
+    """As published: (publisher, topic, epoch, durable, sequence) is the publication."""
+
+
+Row = tuple[object, ...]
+"""As servers make them for each message: plain tuples with the same fields cost a third."""

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from nearcast.broker.requests import ProcessRequest
-from nearcast.server.log_rows import NotificationRow, PublicationRow
+from nearcast.server.log_rows import Row
 from nearcast.server.site_orders import Orders
 from nearcast.spool.changes import Group
 from nearcast.wire.actions import SendDatagram
@@ -35,10 +35,10 @@ class Outputs(msgspec.Struct):
     """Frames with the servers that they go to."""
     to_store: list[Group] = msgspec.field(default_factory=list)
     to_process: list[ProcessRequest] = msgspec.field(default_factory=list)
-    publications: list[PublicationRow] = msgspec.field(default_factory=list)
-    """Rows of the event log."""
-    notifications: list[NotificationRow] = msgspec.field(default_factory=list)
-    """Rows of the event log."""
+    publications: list[Row] = msgspec.field(default_factory=list)
+    """Rows of the event log, with the fields of `PublicationRow`."""
+    notifications: list[Row] = msgspec.field(default_factory=list)
+    """Rows of the event log, with the fields of `NotificationRow`."""
     incidents: list[Incident] = msgspec.field(default_factory=list)
     delays: list[StageDelays] = msgspec.field(default_factory=list)
     orders: Orders | None = None

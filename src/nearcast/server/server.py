@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from nearcast.broker.requests import ProcessResult
+from nearcast.broker.topic_processing import ProcessorWatch
 from nearcast.server.broker_part import BrokerPart
 from nearcast.server.client_gateway import ClientGateway
 from nearcast.server.delivery import Delivery
@@ -73,6 +74,8 @@ class Server:
         What the spool's log found, by topic.
     access
         For clients; None: this server has none.
+    watch
+        Is told when a processor runs in this process.
     """
 
     def __init__(
@@ -82,6 +85,7 @@ class Server:
         clock: Callable[[], float],
         recovered: Mapping[str, LiveTopic] | None = None,
         access: ClientAccess | None = None,
+        watch: ProcessorWatch | None = None,
     ) -> None:
         self.settings = settings
         self.orders: Orders | None = None
@@ -92,7 +96,7 @@ class Server:
         peers = self._peers = Peers(settings.server, settings.manager, channels, effects)
         directory = self.subscribers = SubscriberDirectory()
         part = self._broker_part = BrokerPart(
-            settings, peers, directory, effects, clock, recovered or {}
+            settings, peers, directory, effects, clock, recovered or {}, watch
         )
         self.broker, self.topics = part.broker, part.topics
         self.targets = StreamTargets(settings.server, settings.capacity, settings.default_spool)

@@ -327,7 +327,7 @@ class SimulatedSite:
         self.processed += [
             (server, one.topic, one.publisher, one.epoch, one.sequence) for one in request.batch
         ]
-        spool = TopicSpool(request.settings.spool)
+        spool = TopicSpool(len(request.batch))
         for one in request.batch:
             spool.append(one)
         outcome = ProcessorRunner(Forward()).run(request.batch, spool.view())

@@ -5,9 +5,9 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+from nearcast.links.real_disk import RealDisk
 from nearcast.spool.changes import Group, Position, TopicChange
 from nearcast.spool.log import SpoolLog, SpoolSettings
-from nearcast.spool.real_disk import RealDisk
 
 SETTINGS = SpoolSettings(segment_bytes=1 << 14)
 SPOOL = 50

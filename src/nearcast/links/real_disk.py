@@ -1,9 +1,10 @@
-"""The disk of the operating system: the only module of the spool that does input and output."""
+"""The disk of the operating system behind a spool."""
 
 from __future__ import annotations
 
 import fcntl
 import os
+import time
 from pathlib import Path
 
 from nearcast.errors import SpoolError
@@ -12,12 +13,20 @@ __all__ = ["RealDisk"]
 
 _ZEROS = bytes(1 << 20)
 _LOCK_FILE = "lock"
+_LOCK_RETRY_S = 0.02
 
 
 class RealDisk:
-    """A folder that one process at a time may use; the lock ends with the process."""
+    """A folder that one process at a time may use; the lock ends with the process.
 
-    def __init__(self, folder: Path) -> None:
+    Parameters
+    ----------
+    wait_s
+        How long to wait for the process that has it: the writer of a server that was killed still
+        finishes what it has.
+    """
+
+    def __init__(self, folder: Path, wait_s: float = 0.0) -> None:
         self._files: dict[str, int] = {}
         try:
             folder.mkdir(parents=True, exist_ok=True)
@@ -25,11 +34,16 @@ class RealDisk:
         except OSError as error:
             raise SpoolError(f"the spool folder {folder} cannot be used: {error}") from error
         self._lock = self._open(_LOCK_FILE, os.O_CREAT)
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            self.close()
-            raise SpoolError(f"another process uses the spool folder {folder}") from error
+        ends_at = time.monotonic() + wait_s
+        while True:
+            try:
+                fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return
+            except OSError as error:
+                if time.monotonic() >= ends_at:
+                    self.close()
+                    raise SpoolError(f"another process uses the spool folder {folder}") from error
+            time.sleep(_LOCK_RETRY_S)
 
     def names(self) -> list[str]:
         """Return the names of all files but the lock."""

@@ -11,11 +11,11 @@ from random import Random
 
 import pytest
 
+from links import kill_worker
 from nearcast.errors import SpoolError, SpoolFullError, SpoolLostError
+from nearcast.links.real_disk import RealDisk
 from nearcast.spool.changes import Group, TopicChange
 from nearcast.spool.log import SpoolLog, SpoolSettings
-from nearcast.spool.real_disk import RealDisk
-from spool import kill_worker
 from spool.workload import Workload, alive
 
 SMALL = SpoolSettings(segment_bytes=1 << 14)
