@@ -104,7 +104,7 @@ class Broker:
         """Stop managing a topic and forget it; `export_topic` first if it moves elsewhere."""
         actions, managed = Actions(), self.topics.pop(topic, None)
         if managed is not None and managed.processing.asked:
-            forget = ProcessRequest(managed.settings, self._next_request(), (), ended=True)
+            forget = ProcessRequest(managed.settings, self._next_request(), (), (), ended=True)
             actions.to_process.append(forget)
         self._store([Deferred(TopicChange(topic, ended=True))], actions)
         return actions

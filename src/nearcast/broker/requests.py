@@ -25,9 +25,9 @@ class ProcessRequest(msgspec.Struct, frozen=True):
     """Of the topic: processor, options and spool size are what its host needs."""
     request: int
     """Its name, never used twice by a broker."""
-    batch: tuple[Publication, ...]
-    context: tuple[Publication, ...] = ()
+    context: tuple[Publication, ...]
     """To be spooled before the batch, not processed; with `first` the whole spool so far."""
+    batch: tuple[Publication, ...]
     state: bytes | None = None
     """The processor's last good state, from which one that is `first` begins."""
     first: bool = False

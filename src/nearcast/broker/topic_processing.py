@@ -98,7 +98,7 @@ class TopicProcessing:
     ) -> ProcessRequest:
         """Return what a host has to do."""
         first, self.asked = not self.asked, True
-        return ProcessRequest(self._settings, request, batch, context, self.state, first)
+        return ProcessRequest(self._settings, request, context, batch, self.state, first)
 
     def judge(
         self, batch: Sequence[Publication], result: ProcessResult, now_s: float

@@ -17,7 +17,7 @@ from nearcast.broker.processing import ProcessorRunner
 from nearcast.broker.processors.forward import Forward
 from nearcast.broker.requests import ProcessRequest, ProcessResult
 from nearcast.broker.topic_spool import TopicSpool
-from nearcast.server.log_rows import NotificationRow, PublicationRow
+from nearcast.server.log_rows import Row
 from nearcast.server.outputs import Incident, Outputs
 from nearcast.server.peer_channels import PeerChannels
 from nearcast.server.server import ClientAccess, Server
@@ -60,9 +60,9 @@ class SimulatedServer:
         self.home = Home((name, 7000), public_key(self.key))
         self.stored = LiveState()
         self.saved_orders: Orders | None = None
-        self.publications: list[PublicationRow] = []
+        self.publications: list[Row] = []
         """What it wrote into the event log."""
-        self.notifications: list[NotificationRow] = []
+        self.notifications: list[Row] = []
         self.incidents: list[Incident] = []
         self.life = 0
         self.node: Server | None = None
