@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 import msgspec
 
+from nearcast.broker.audiences import OutgoingNotification
 from nearcast.broker.guard import ProcessorReport
-from nearcast.broker.notifications import OutgoingNotification
 from nearcast.broker.requests import ProcessRequest
 from nearcast.broker.sequence_gate import Ranges, Verdict
 from nearcast.spool.changes import Group

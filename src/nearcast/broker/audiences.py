@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from heapq import nsmallest
 from math import hypot
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import msgspec
 
@@ -16,8 +16,9 @@ from nearcast.broker.notifications import (
     NamedClients,
     NearestClients,
 )
+from nearcast.wire.messages import Notify
 
-__all__ = ["Recipients", "SubscriberLookup", "SubscriberTable", "resolve"]
+__all__ = ["OutgoingNotification", "Recipients", "SubscriberLookup", "SubscriberTable", "resolve"]
 
 
 class Recipients(msgspec.Struct):
@@ -26,6 +27,17 @@ class Recipients(msgspec.Struct):
     clients: tuple[str, ...]
     by_home: dict[str, tuple[str, ...]] | None = None
     """The same by the servers that deliver to them, once somebody has found that out."""
+
+
+class OutgoingNotification(NamedTuple):
+    """A notification for the homes of its recipients."""
+
+    notify: Notify
+    """As clients get it; (publisher, topic, epoch, durable, sequence, part) is its identity:
+    after a crash the same one may be sent again, and receivers drop what they have seen."""
+    recipients: Recipients
+    after_sync: bool
+    """Whether the message that caused it is synced before anybody is told."""
 
 
 class SubscriberLookup(Protocol):

@@ -1,18 +1,14 @@
-"""Notifications: what a processor says and to whom, and what leaves the broker."""
+"""Notifications: what a processor says and to whom, and what clients get of it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
 from nearcast.wire.messages import Notify
 from nearcast.wire.publication import Origin, Publication
-
-if TYPE_CHECKING:
-    from nearcast.broker.audiences import Recipients
 
 __all__ = [
     "AllSubscribers",
@@ -21,7 +17,6 @@ __all__ = [
     "NamedClients",
     "NearestClients",
     "Notification",
-    "OutgoingNotification",
     "notify_of",
     "numbered",
 ]
@@ -67,17 +62,6 @@ class Notification(msgspec.Struct, frozen=True):
     audience: Audience = AllSubscribers()
     cause: Publication | None = None
     """A message of the batch; the last one when it is left out."""
-
-
-class OutgoingNotification(NamedTuple):
-    """A notification for the homes of its recipients."""
-
-    notify: Notify
-    """As clients get it; (publisher, topic, epoch, durable, sequence, part) is its identity:
-    after a crash the same one may be sent again, and receivers drop what they have seen."""
-    recipients: Recipients
-    after_sync: bool
-    """Whether the message that caused it is synced before anybody is told."""
 
 
 def notify_of(cause: Publication, part: int, payload: bytes, processed_us: int) -> Notify:

@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterable, Sequence
 import msgspec
 
 from nearcast.broker.actions import Actions, Copy
-from nearcast.broker.audiences import SubscriberLookup, resolve
+from nearcast.broker.audiences import OutgoingNotification, SubscriberLookup, resolve
 from nearcast.broker.guard import GuardEvent, ProcessorReport
-from nearcast.broker.notifications import OutgoingNotification, notify_of, numbered
+from nearcast.broker.notifications import notify_of, numbered
 from nearcast.broker.requests import Ending, ProcessResult
 from nearcast.broker.sequence_gate import SequenceGate
 from nearcast.broker.topic_processing import TopicProcessing

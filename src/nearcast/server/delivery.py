@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
-from nearcast.broker.audiences import Recipients
-from nearcast.broker.notifications import OutgoingNotification
+from nearcast.broker.audiences import OutgoingNotification, Recipients
 from nearcast.errors import WireError
 from nearcast.server.effects import Effects
 from nearcast.server.mesh_messages import Notice, Notices
