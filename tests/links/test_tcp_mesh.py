@@ -473,6 +473,11 @@ def test_keys_that_cannot_be_used_are_left_out(play: Callable[[Scene], None]) ->
         ]
         one.mesh.learn([entry, *others])
         assert [state.server for state in one.mesh.states()] == ["e2"]
+        # of the right length, but not a key that anybody can have
+        one.mesh.learn([PeerAddress("e4", "127.0.0.1", one.mesh.port, bytes(32))])
+        one.mesh.send("e4", b"hello")
+        await until(lambda: one.mesh.states()[0].state == "refused")
+        assert "not usable" in one.mesh.states()[0].last_error
         await one.mesh.close()
 
     play(scene)
