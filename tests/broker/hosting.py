@@ -6,12 +6,12 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from nearcast.broker.messages import Message, decode_message, encode_message
 from nearcast.broker.notifications import Notification
 from nearcast.broker.processing import ProcessorRunner
 from nearcast.broker.processor import Processor
 from nearcast.broker.requests import Ending, Failure, ProcessRequest, ProcessResult
 from nearcast.broker.topic_spool import SpoolView, TopicSpool
+from nearcast.wire.publication import Publication, decode_record
 
 DEADLY = 13
 
@@ -25,7 +25,7 @@ class Summing:
     def __init__(self) -> None:
         self.total = 0
 
-    def process(self, batch: Sequence[Message], spool: SpoolView) -> Iterator[Notification]:
+    def process(self, batch: Sequence[Publication], spool: SpoolView) -> Iterator[Notification]:
         assert spool.recent(len(batch)) == list(batch)[-len(spool) :]
         for number, one in enumerate(batch, start=spool.end - len(batch) + 1):
             value = json.loads(one.payload)["value"]
@@ -46,7 +46,6 @@ class Summing:
 class _Topic:
     runner: ProcessorRunner
     spool: TopicSpool
-    spooled: int
 
 
 class FakeHost:
@@ -62,22 +61,23 @@ class FakeHost:
 
     def run(self, request: ProcessRequest) -> ProcessResult:
         topic = self._topics.get(request.topic)
-        if topic is None or request.first:
+        if request.first:
             settings = request.settings
             spool = TopicSpool(settings.spool, settings.spool_bytes)
-            topic = self._topics[request.topic] = _Topic(ProcessorRunner(self._make()), spool, 0)
+            topic = self._topics[request.topic] = _Topic(ProcessorRunner(self._make()), spool)
             topic.runner.restore(request.state)
-        for message in request.spool.since(topic.spooled):
-            topic.spool.append(message)
+        if topic is None:
+            return ProcessResult(request.topic, request.request, ending=Ending.CANCELLED)
+        for publication in request.context:
+            topic.spool.append(publication)
         # as over a pipe: equal messages, not the same ones
-        batch = [decode_message(request.topic, encode_message(one)) for one in request.batch]
+        batch = [decode_record(request.topic, one.record()) for one in request.batch]
         if any(json.loads(one.payload)["value"] == DEADLY for one in batch):
             self.restart()
             self.kills += 1
             return ProcessResult(request.topic, request.request, ending=Ending.DIED)
-        for message in batch:
-            topic.spool.append(message)
-        topic.spooled = request.spool.end + len(batch)
+        for publication in batch:
+            topic.spool.append(publication)
         outcome = topic.runner.run(batch, topic.spool.view())
         own = {id(one): theirs for one, theirs in zip(batch, request.batch, strict=True)}
         return ProcessResult(

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from typing import Any
 
+from msgspec import structs
+
+from nearcast.broker.actions import Actions
 from nearcast.broker.audiences import SubscriberTable
 from nearcast.broker.broker import Broker
-from nearcast.broker.messages import Message, Origin
 from nearcast.broker.processor import Processor
 from nearcast.broker.topic_settings import TopicSettings
+from nearcast.wire.publication import Origin, Publication
 
 
 def message(
@@ -23,10 +27,54 @@ def message(
     y_km: float = 0.0,
     origin: Origin = Origin.DIRECT,
     **values: Any,
-) -> Message:
+) -> Publication:
     """A message whose payload is a JSON object of the values."""
     payload = json.dumps(values).encode()
-    return Message(topic, publisher, epoch, sequence, at_s, at_s, x_km, y_km, payload, origin)
+    at_us = round(at_s * 1e6)
+    return Publication(
+        topic,
+        publisher,
+        epoch,
+        sequence,
+        at_us,
+        at_us,
+        x_km,
+        y_km,
+        payload,
+        origin,
+        arrived_us=at_us,
+    )
+
+
+def handle(broker: Broker, batch: Iterable[Publication], now_s: float) -> Actions:
+    """A pass with publications of clients."""
+    for one in batch:
+        broker.admit(one, None, now_s)
+    return broker.run(now_s)
+
+
+def handle_copies(
+    broker: Broker, batch: Iterable[Publication], copied_by: str, now_s: float
+) -> Actions:
+    """A pass with copies from another broker."""
+    for one in batch:
+        broker.admit_copy(one, copied_by)
+    return broker.run(now_s)
+
+
+def handle_once(broker: Broker, batch: Iterable[Publication], now_s: float) -> Actions:
+    """A pass with publications that want no acknowledgement."""
+    for one in batch:
+        broker.admit_once(structs.replace(one, origin=Origin.ONCE))
+    return broker.run(now_s)
+
+
+def advance(
+    broker: Broker, topic: str, publisher: str, epoch: int, through: int, now_s: float
+) -> Actions:
+    """A pass that stops waiting for messages."""
+    broker.advance(topic, publisher, epoch, through)
+    return broker.run(now_s)
 
 
 def broker_with(

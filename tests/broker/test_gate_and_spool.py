@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from broker.making import message
-from nearcast.broker.messages import Message
-from nearcast.broker.sequence_gate import Arrival, SequenceGate, Verdict
+from nearcast.broker.sequence_gate import SequenceGate, Verdict
 from nearcast.broker.topic_spool import TopicSpool
 from nearcast.errors import ConfigError
 from nearcast.spool.changes import Position
+from nearcast.wire.publication import Publication
 
 WINDOW = 5
 HELD_LIMIT = 7
@@ -28,11 +28,10 @@ class GateAndSpool(RuleBasedStateMachine):
         self.capacity, self.capacity_bytes = capacity, capacity_bytes
         self.gate = SequenceGate(WINDOW, HELD_LIMIT)
         self.spool = TopicSpool(capacity, capacity_bytes)
-        self.taken: list[Message] = []
-        self.sent: list[Message] = []  # kept, so that no id is used twice
-        self.arrived: dict[int, float] = {}
+        self.taken: list[Publication] = []
+        self.sent: list[Publication] = []  # kept, so that no id is used twice
         self.reached: dict[str, tuple[int, int]] = {}
-        self.waiting: dict[Id, Message] = {}
+        self.waiting: dict[Id, Publication] = {}
 
     def _release(self, publisher: str) -> None:
         epoch, sequence = self.reached[publisher]
@@ -55,9 +54,8 @@ class GateAndSpool(RuleBasedStateMachine):
         epoch, sequence = self.reached.get(publisher, (1, 0))
         self._send(message(publisher, sequence + ahead, epoch=epoch))
 
-    def _send(self, one: Message) -> None:
-        self.arrived[id(one)] = float(len(self.arrived))
-        verdict, released = self.gate.admit(one, self.arrived[id(one)])
+    def _send(self, one: Publication) -> None:
+        verdict, released = self.gate.admit(one)
         self.sent.append(one)
         before = len(self.taken)
         key = (one.publisher, one.epoch, one.sequence)
@@ -107,11 +105,10 @@ class GateAndSpool(RuleBasedStateMachine):
         self.gate.restore(positions, self.spool.view())
         self.waiting.clear()
 
-    def _check_released(self, released: list[Arrival], before: int) -> None:
-        assert [one.message for one in released] == self.taken[before:]
+    def _check_released(self, released: list[Publication], before: int) -> None:
+        assert list(map(id, released)) == list(map(id, self.taken[before:]))
         for one in released:
-            assert one.arrived_at_s == self.arrived[id(one.message)]
-            self.spool.append(one.message)
+            self.spool.append(one)
 
     @invariant()
     def agrees_with_the_reference(self) -> None:
@@ -176,15 +173,15 @@ def test_a_view_gives_any_part_of_the_spool(behind: int, count: int) -> None:
 def test_a_damaged_position_is_made_good_by_the_spool() -> None:
     gate = SequenceGate()
     gate.restore([Position("a", 1, 4)], [message("a", 5), message("a", 6), message("b", 9)])
-    assert gate.position("a").sequence == 6
-    assert gate.admit(message("b", 9), 0.0)[0] is Verdict.DUPLICATE
+    assert gate.streams["a"].sequence == 6
+    assert gate.admit(message("b", 9))[0] is Verdict.DUPLICATE
 
 
 def test_numbers_out_of_range_and_ids_that_are_none_are_malformed() -> None:
     gate = SequenceGate()
     numbers = message(sequence=0), message(sequence=2**63), message(epoch=-1)
     for one in (*numbers, message("x" * 1025), message("\ud800")):
-        assert gate.admit(one, 0.0) == (Verdict.MALFORMED, [])
+        assert gate.admit(one) == (Verdict.MALFORMED, [])
     assert gate.positions() == ()
 
 

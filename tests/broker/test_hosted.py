@@ -8,16 +8,16 @@ from random import Random
 import pytest
 
 from broker.hosting import DEADLY, FakeHost, Summing
-from broker.making import broker_with, message
+from broker.making import advance, broker_with, handle, handle_copies, handle_once, message
 from nearcast.broker.actions import Ack, Actions
 from nearcast.broker.broker import Broker
 from nearcast.broker.guard import GuardEvent, GuardSettings
-from nearcast.broker.messages import Message, Origin, decode_message
-from nearcast.broker.notifications import OutgoingNotification
 from nearcast.broker.requests import Ending, ProcessRequest, ProcessResult
 from nearcast.broker.topic_settings import TopicSettings
 from nearcast.errors import ConfigError
 from nearcast.spool.changes import LiveState
+from nearcast.wire.messages import Notify
+from nearcast.wire.publication import Origin, Publication, decode_record
 
 PATIENT = GuardSettings(failures=10_000, kills=10_000)
 
@@ -28,22 +28,22 @@ class Site:
     def __init__(self, broker: Broker) -> None:
         self.broker = broker
         self.log = LiveState()
-        self.told: list[OutgoingNotification] = []
-        self.copied: list[Message] = []
-        self.acked: dict[tuple[str, str | None], tuple[int, int]] = {}
+        self.told: list[Notify] = []
+        self.copied: list[Publication] = []
+        self.acked: dict[str, tuple[int, int]] = {}
         self.requests: list[ProcessRequest] = []
-        self.busy: list[Message] = []
-        self.events: list[tuple[GuardEvent, Message | None]] = []
+        self.busy: list[Publication] = []
+        self.events: list[tuple[GuardEvent, Publication | None]] = []
 
     def do(self, actions: Actions) -> Actions:
-        self.told += actions.notifications
+        self.told += [told.notify for told in actions.notifications]
         self.requests += actions.to_process
-        self.busy += actions.busy
-        self.copied += [one for copy in actions.copies for one in copy.messages]
+        self.busy += [one for one, _ in actions.busy]
+        self.copied += [one for copy in actions.copies for one in copy.publications]
         self.events += [(one.event, one.message) for one in actions.reports]
         for ack in actions.acks:
-            key = (ack.publisher, ack.to_server)
-            self.acked[key] = max(self.acked.get(key, (0, 0)), (ack.epoch, ack.through))
+            reached = (ack.epoch, ack.through)
+            self.acked[ack.publisher] = max(self.acked.get(ack.publisher, (0, 0)), reached)
         if actions.to_store is not None:
             for change in actions.to_store.changes:
                 self.log.apply(change)
@@ -66,7 +66,7 @@ def hosted(**more: object) -> Site:
     return Site(broker_with(settings(inline=False, **more)))
 
 
-def traffic(rng: Random, rounds: int) -> Iterator[tuple[str, list[Message]]]:
+def traffic(rng: Random, rounds: int) -> Iterator[tuple[str, list[Publication]]]:
     """Batches that are lost in part, doubled and out of order, and copies between them."""
     sent = dict.fromkeys("abc", 0)
     epochs = dict.fromkeys("abc", 1)
@@ -89,16 +89,16 @@ def traffic(rng: Random, rounds: int) -> Iterator[tuple[str, list[Message]]]:
     yield "direct", [message("z", 1, value=1)]
 
 
-def feed(site: Site, kind: str, batch: list[Message], now_s: float) -> None:
+def feed(site: Site, kind: str, batch: list[Publication], now_s: float) -> None:
     if kind == "direct":
-        site.do(site.broker.handle(batch, now_s))
+        site.do(handle(site.broker, batch, now_s))
     elif kind == "once":
-        site.do(site.broker.handle_once(batch, now_s))
+        site.do(handle_once(site.broker, batch, now_s))
     elif kind == "copies":
-        site.do(site.broker.handle_copies(batch, "there", now_s))
+        site.do(handle_copies(site.broker, batch, "there", now_s))
     else:
         for one in batch[:1]:
-            site.do(site.broker.advance("t", one.publisher, one.epoch, one.sequence, now_s))
+            site.do(advance(site.broker, "t", one.publisher, one.epoch, one.sequence, now_s))
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -124,8 +124,8 @@ def test_a_hosted_topic_says_and_stores_what_an_inline_one_does(
     while other.requests:
         other.answer(host)
     for durable in (True, False):  # the others need not wait for a sync
-        assert [one for one in other.told if one.durable_publication is durable] == [
-            one for one in inline.told if one.durable_publication is durable
+        assert [one for one in other.told if one.durable is durable] == [
+            one for one in inline.told if one.durable is durable
         ]
     assert other.spooled() == inline.spooled()
     assert other.log == inline.log
@@ -133,73 +133,70 @@ def test_a_hosted_topic_says_and_stores_what_an_inline_one_does(
     assert other.broker.export_topic("t") == other.log.topics["t"]
     assert inline.broker.export_topic("t") == inline.log.topics["t"]
     assert other.acked.keys() == inline.acked.keys()
-    for (publisher, server), reached in other.acked.items():  # later, so perhaps for more at once
+    for publisher, reached in other.acked.items():  # later, so perhaps for more at once
         position = other.log.topics["t"].positions[publisher]
-        assert inline.acked[publisher, server] <= reached <= (position.epoch, position.sequence)
+        assert inline.acked[publisher] <= reached <= (position.epoch, position.sequence)
     assert len(inline.told) > 50
     assert host.kills > 0
-    assert other.broker.topics["t"].pending == 0
+    assert other.broker.topics["t"].waiting == 0
 
 
-def test_one_batch_is_out_at_a_time_and_what_comes_meanwhile_is_the_next() -> None:
+def test_some_batches_are_on_their_way_and_what_comes_meanwhile_goes_together() -> None:
     site, host = hosted(batch_limit=3), FakeHost()
-    site.do(site.broker.handle([message("a", 1, value=1)], 1.0))
-    for number in range(2, 7):
-        site.do(site.broker.handle([message("a", number, value=1)], float(number)))
-    assert [len(one.batch) for one in site.requests] == [1]
-    assert site.requests[0].first
+    for number in range(1, 11):
+        one = message("a", number, at_s=float(number), value=1)
+        site.do(handle(site.broker, [one], float(number)))
+    assert [len(one.batch) for one in site.requests] == [1, 1, 1, 1]
+    assert [one.first for one in site.requests] == [True, False, False, False]
     assert (site.told, site.spooled(), site.acked) == ([], [], {})
     site.answer(host)
-    assert [[m.sequence for m in one.batch] for one in site.requests] == [[2, 3, 4]]
-    assert site.acked == {("a", None): (1, 1)}
-    site.answer(host)
-    site.answer(host)
-    assert [(one.sequence, one.arrived_at_s) for one in site.told] == [
-        (number, float(number)) for number in range(1, 7)
-    ]
-    assert site.acked == {("a", None): (1, 6)}
-    assert site.requests == []
+    assert [one.sequence for one in site.requests[-1].batch] == [5, 6, 7]
+    assert site.acked == {"a": (1, 1)}
+    while site.requests:
+        site.answer(host)
+    assert [one.sequence for one in site.told] == list(range(1, 11))
+    assert site.acked == {"a": (1, 10)}
 
 
 def test_a_duplicate_of_a_waiting_message_is_one_and_is_acknowledged_when_that_is_durable() -> None:
     site, host = hosted(), FakeHost()
-    site.do(site.broker.handle_copies([message("a", 1, value=1)], "there", 0.0))
-    site.do(site.broker.handle([message("b", 1, value=1)], 0.0))
-    site.do(site.broker.handle_copies([message("b", 2, value=1)], "there", 0.0))
-    again = site.do(site.broker.handle([message("b", 1, value=1), message("b", 2, value=1)], 0.0))
+    site.do(handle_copies(site.broker, [message("a", 1, value=1)], "there", 0.0))
+    site.do(handle(site.broker, [message("b", 1, value=1)], 0.0))
+    site.do(handle_copies(site.broker, [message("b", 2, value=1)], "there", 0.0))
+    again = site.do(handle(site.broker, [message("b", 1, value=1), message("b", 2, value=1)], 0.0))
     assert again.duplicates == 2
     assert again.acks == []
-    assert site.acked == {("a", "there"): (1, 1)}
+    assert site.acked == {}
     site.answer(host)
     assert [one.sequence for one in site.told] == [1]  # the other was processed there
-    assert site.acked == {("a", "there"): (1, 1), ("b", None): (1, 2), ("b", "there"): (1, 2)}
+    assert site.acked == {"b": (1, 2)}
 
 
 def test_what_is_too_much_is_refused_as_busy_and_comes_through_later() -> None:
     site, host = hosted(pending_limit=2), FakeHost()
-    batch = [message("a", number, value=1) for number in range(1, 6)]
+    batch = [message("a", number, value=1) for number in range(1, 9)]
     for one in batch:
-        site.do(site.broker.handle([one], 0.0))
-    assert site.busy == batch[3:]
-    duplicates = site.do(site.broker.handle(batch[:3], 0.0)).duplicates
-    assert (duplicates, site.busy) == (3, batch[3:])
+        site.do(handle(site.broker, [one], 0.0))
+    assert site.busy == batch[6:]  # four are on their way, two wait
+    duplicates = site.do(handle(site.broker, batch[:3], 0.0)).duplicates
+    assert (duplicates, site.busy) == (3, batch[6:])
     once = message("a", 1, value=1, origin=Origin.ONCE)
-    assert site.do(site.broker.handle_once([once], 0.0)).busy == [once]
+    assert site.do(handle_once(site.broker, [once], 0.0)).busy == [(once, None)]
     copies = [message("b", number, value=1) for number in range(1, 8)]
-    refused = site.do(site.broker.handle_copies(copies, "there", 0.0)).busy
-    assert [one.sequence for one in refused] == [7]
+    refused = site.do(handle_copies(site.broker, copies, "there", 0.0)).busy
+    assert [one.sequence for one, _ in refused] == [7]
     while site.requests:
         site.answer(host)
-    site.do(site.broker.handle(batch[3:], 0.0))
+    site.do(handle(site.broker, batch[6:], 0.0))
     site.answer(host)
-    assert [one.sequence for one in site.told] == [1, 2, 3, 4, 5]
+    assert [one.sequence for one in site.told] == list(range(1, 9))
 
 
 def test_a_batch_that_ends_its_process_is_tried_one_by_one() -> None:
     site, host = hosted(), FakeHost()
     values = [1, 2, DEADLY, 3]
     batch = [message("a", number, value=value) for number, value in enumerate(values, start=1)]
-    site.do(site.broker.handle(batch, 0.0))
+    site.do(handle(site.broker, batch, 0.0))
     while site.requests:
         site.answer(host)
     assert [(one.sequence, one.payload[:2]) for one in site.told] == [
@@ -208,7 +205,7 @@ def test_a_batch_that_ends_its_process_is_tried_one_by_one() -> None:
         (4, b"[6"),
     ]
     assert site.events == [(GuardEvent.KILLED, None), (GuardEvent.KILLED, batch[2])]
-    assert site.acked == {("a", None): (1, 4)}
+    assert site.acked == {"a": (1, 4)}
     assert site.log.topics["t"].state == b"6"
     assert len(site.log.topics["t"].records) == 4
 
@@ -219,7 +216,7 @@ def test_a_processor_that_ends_its_process_again_and_again_rests_and_loses_nothi
     host, now_s = FakeHost(), 0.0
     rests = []
     for number in range(1, 100):
-        site.do(site.broker.handle([message("a", number, value=DEADLY)], now_s))
+        site.do(handle(site.broker, [message("a", number, value=DEADLY)], now_s))
         while site.requests:
             actions = site.answer(host, now_s)
             if any(one.event is GuardEvent.QUARANTINED for one in actions.reports):
@@ -227,19 +224,17 @@ def test_a_processor_that_ends_its_process_again_and_again_rests_and_loses_nothi
         now_s += 1.0
     assert rests == [2.0, 12.0, 32.0, 72.0]  # then for 10, 20, 40, 80 s
     assert host.kills == 3 + 3
-    assert site.acked == {("a", None): (1, 99)}
-    usage = site.broker.usage()
-    assert usage.storage == 9
-    topic = usage.topics["t"]
-    assert (topic.messages, topic.pending, topic.kills, topic.quarantines) == (9, 0, 6, 4)
-    assert topic.unprocessed == 99 - 6
-    assert topic.is_resting
-    assert topic.size_bytes == sum(len(m.payload) for m in site.broker.topics["t"].spool.view())
+    assert site.acked == {"a": (1, 99)}
+    topic = site.broker.topics["t"]
+    guard_of = topic.processing.guard
+    assert (len(topic.spool), topic.waiting, guard_of.kills, guard_of.quarantines) == (9, 0, 6, 4)
+    assert guard_of.unprocessed == 99 - 6
+    assert guard_of.rests_until_s is not None
 
 
 def test_results_that_nobody_waits_for_change_nothing() -> None:
     site, host = hosted(), FakeHost()
-    site.do(site.broker.handle([message("a", 1, value=1)], 0.0))
+    site.do(handle(site.broker, [message("a", 1, value=1)], 0.0))
     late = host.run(site.requests[0])
     live = site.broker.export_topic("t")
     (forget,) = site.broker.remove_topic("t").to_process
@@ -247,7 +242,7 @@ def test_results_that_nobody_waits_for_change_nothing() -> None:
     assert site.broker.on_processed(late, 0.0) == Actions()
     site.broker.add_topic(settings(inline=False), live)
     site.requests.clear()
-    site.do(site.broker.handle([message("a", 1, value=5)], 0.0))
+    site.do(handle(site.broker, [message("a", 1, value=5)], 0.0))
     assert site.broker.on_processed(late, 0.0) == Actions()
     assert site.requests[0].first
     site.answer(host)
@@ -257,9 +252,9 @@ def test_results_that_nobody_waits_for_change_nothing() -> None:
 
 def test_what_waits_is_neither_exported_nor_called_gone() -> None:
     site, host = hosted(), FakeHost()
-    site.do(site.broker.handle([message("a", 1, value=1)], 0.0))
+    site.do(handle(site.broker, [message("a", 1, value=1)], 0.0))
     site.answer(host)
-    site.do(site.broker.handle([message("a", 2, value=1), message("a", 3, value=1)], 0.0))
+    site.do(handle(site.broker, [message("a", 2, value=1), message("a", 3, value=1)], 0.0))
     assert site.broker.export_topic("t").positions["a"].sequence == 1
     assert site.broker.recall("t", "a", 1, ((1, 3),)) == ([message("a", 1, value=1)], 0)
     site.answer(host)
@@ -271,27 +266,27 @@ def test_a_message_without_acknowledgement_is_processed_and_forgotten(inline: bo
     broker = broker_with(settings(inline=inline, notify_after_sync=True), p=Summing())
     site, host = Site(broker), FakeHost()
     batch = [message("a", number, value=number) for number in (2, 5, 5, 4, 6)]
-    actions = site.do(broker.handle_once(batch, 3.0))
+    actions = site.do(handle_once(broker, batch, 3.0))
     while site.requests:
         site.answer(host)
     assert actions.duplicates == 2
-    assert [(one.sequence, one.durable, one.durable_publication) for one in site.told] == [
-        (2, False, False),
-        (5, False, False),
-        (6, False, False),
+    assert [(one.sequence, one.durable) for one in site.told] == [
+        (2, False),
+        (5, False),
+        (6, False),
     ]
     assert (site.acked, site.log, site.copied) == ({}, LiveState(), [])
     assert [sequence for _, _, sequence in site.spooled()] == [2, 5, 6]
     assert not broker.export_topic("t").records
-    (refusal,) = broker.handle_once([message("a", 0, value=1)], 3.0).refusals
-    assert refusal.message.origin is Origin.ONCE
+    (refusal,) = handle_once(broker, [message("a", 0, value=1)], 3.0).refusals
+    assert refusal.publication.origin is Origin.ONCE
     # numbers of the two kinds have nothing to do with each other
-    site.do(broker.handle([message("a", 1, value=1)], 4.0))
+    site.do(handle(broker, [message("a", 1, value=1)], 4.0))
     while site.requests:
         site.answer(host)
-    assert site.acked == {("a", None): (1, 1)}
+    assert site.acked == {"a": (1, 1)}
     (record,) = site.log.topics["t"].records
-    assert decode_message("t", record).sequence == 1
+    assert decode_record("t", record).sequence == 1
     assert site.log.topics["t"].state == b"14"
     assert site.told[-1].durable
 
@@ -299,9 +294,9 @@ def test_a_message_without_acknowledgement_is_processed_and_forgotten(inline: bo
 def test_a_hosted_processor_is_not_made_here() -> None:
     broker = broker_with()
     broker.add_topic(TopicSettings("t", 1, processor="no_such_module:Thing", inline=False))
-    (request,) = broker.handle([message("a", 1)], 0.0).to_process
+    (request,) = handle(broker, [message("a", 1)], 0.0).to_process
     assert request.settings.processor == "no_such_module:Thing"
-    assert broker.handle([message("a", 1)], 0.0).acks == []
+    assert handle(broker, [message("a", 1)], 0.0).acks == []
     result = ProcessResult("t", request.request, ending=Ending.TIMED_OUT, detail="too slow")
     actions = broker.on_processed(result, 0.0)
     assert actions.reports[0].detail == "too slow at 1 messages"
@@ -312,7 +307,7 @@ def test_a_hosted_processor_is_not_made_here() -> None:
 def test_other_brokers_may_be_told_of_later() -> None:
     site, host = hosted(), FakeHost()
     site.broker.topics["t"].settings = settings(inline=False, other_brokers=("there",))
-    site.do(site.broker.handle([message("a", 1, value=1)], 0.0))
+    site.do(handle(site.broker, [message("a", 1, value=1)], 0.0))
     site.answer(host)
     assert site.copied == [message("a", 1, value=1)]
 

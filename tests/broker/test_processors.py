@@ -13,7 +13,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.making import message
-from nearcast.broker.messages import Message, Origin
 from nearcast.broker.notifications import AllSubscribers, NamedClients, Notification
 from nearcast.broker.payloads import Motion, read_motion, read_number, read_object
 from nearcast.broker.processor import Processor, StatefulProcessor
@@ -23,6 +22,7 @@ from nearcast.broker.processors.speeding import Speeding
 from nearcast.broker.processors.threshold import RecentValues, Threshold
 from nearcast.broker.topic_spool import TopicSpool
 from nearcast.errors import ConfigError
+from nearcast.wire.publication import Origin, Publication
 
 GARBAGE = [
     b"",
@@ -41,7 +41,7 @@ GARBAGE = [
 
 
 def run(
-    processor: Processor, batches: Sequence[Sequence[Message]], spool: TopicSpool | None = None
+    processor: Processor, batches: Sequence[Sequence[Publication]], spool: TopicSpool | None = None
 ) -> list[Notification]:
     """Spool the batches and process what is direct of them."""
     spool = TopicSpool(1000) if spool is None else spool
@@ -54,9 +54,9 @@ def run(
     return notifications
 
 
-def in_batches(rng: Random, messages: Sequence[Message]) -> list[list[Message]]:
+def in_batches(rng: Random, messages: Sequence[Publication]) -> list[list[Publication]]:
     """Cut into batches of one origin, as brokers do."""
-    batches: list[list[Message]] = []
+    batches: list[list[Publication]] = []
     for one in messages:
         if batches and batches[-1][0].origin is one.origin and rng.random() < 0.6:
             batches[-1].append(one)
@@ -72,7 +72,7 @@ def in_batches(rng: Random, messages: Sequence[Message]) -> list[list[Message]]:
 )
 def test_no_payload_makes_a_processor_raise(processor: Processor) -> None:
     batch = [
-        Message("t", f"car-{number}", 1, 1, 0.0, 0.0, 0.0, 0.0, payload)
+        Publication("t", f"car-{number}", 1, 1, 0, 0, 0.0, 0.0, payload)
         for number, payload in enumerate(GARBAGE)
     ]
     notifications = run(processor, [batch])
@@ -88,7 +88,7 @@ def test_reading_any_payload_gives_numbers_or_none(payload: bytes | str) -> None
     data = payload if isinstance(payload, bytes) else payload.encode()
     found = read_object(data)
     assert found is None or isinstance(found, dict)
-    assert read_motion(Message("t", "p", 1, 1, 0.0, 0.0, 0.0, 0.0, data)) is None
+    assert read_motion(Publication("t", "p", 1, 1, 0, 0, 0.0, 0.0, data)) is None
     assert read_number(found) is None
 
 
@@ -107,7 +107,7 @@ def test_speeding_is_told_once_until_the_driver_slows_down(seed: int) -> None:
         message(f"car-{rng.randint(1, 3)}", number, speed=rng.choice([30, 50, 51, 80]))
         for number in range(200)
     ]
-    expected: list[tuple[Message, float]] = []
+    expected: list[tuple[Publication, float]] = []
     fast: set[str] = set()
     for one in messages:
         speed = json.loads(one.payload)["speed"]
@@ -205,7 +205,7 @@ def test_the_closest_approach_is_what_sampling_finds() -> None:
         assert distance_km == pytest.approx(sampled, abs=3e-4)
 
 
-def _movers(rng: Random, movers: int, rounds: int) -> list[Message]:
+def _movers(rng: Random, movers: int, rounds: int) -> list[Publication]:
     """Reports of movers that turn at random, in random order, some from other brokers."""
     places = {f"m{number}": [rng.uniform(0, 0.8), rng.uniform(0, 0.8)] for number in range(movers)}
     messages = []
@@ -230,7 +230,7 @@ def _movers(rng: Random, movers: int, rounds: int) -> list[Message]:
     return sorted(messages, key=lambda one: one.published_at_s)
 
 
-def _expected_encounters(messages: Sequence[Message]) -> list[tuple[Message, set[str]]]:
+def _expected_encounters(messages: Sequence[Publication]) -> list[tuple[Publication, set[str]]]:
     """Brute force: every report against the last one of everybody else."""
     last: dict[str, Motion] = {}
     told: dict[frozenset[str], float] = {}
@@ -271,7 +271,7 @@ def test_proximity_alerts_what_brute_force_finds(seed: int) -> None:
         assert set(one.audience.clients) == set(json.loads(one.payload)["clients"])
 
 
-def _head_on(at_s: float, distance_km: float = 0.1) -> list[Message]:
+def _head_on(at_s: float, distance_km: float = 0.1) -> list[Publication]:
     """Two that drive towards each other."""
     number = int(at_s * 10) + 1
     return [
@@ -310,7 +310,7 @@ def test_what_fell_silent_is_forgotten() -> None:
 
 def test_a_clock_that_runs_ahead_changes_nothing_for_others() -> None:
     processor, spool = Proximity(), TopicSpool(100)
-    liar = Message("t", "liar", 1, 1, 1e9, 0.0, 5.0, 5.0, b'{"direction": 0, "speed": 1}')
+    liar = Publication("t", "liar", 1, 1, 10**15, 0, 5.0, 5.0, b'{"direction": 0, "speed": 1}')
     assert len(run(processor, [_head_on(0.0)[:1], [liar], _head_on(0.0)[1:]], spool)) == 1
 
 

@@ -65,11 +65,11 @@ def test_lines_are_published_and_each_acknowledgement_is_a_line(
     assert edge.site.taken["car", "b"] == [b'{"speed":[1,null]}', b"\xff", b"null"]
     assert edge.site.positions == [(1.0, 2.0), None, None, None]
     rows = _rows(answer)
-    assert [(row["line"], row["topic"], row["sequence"], row["level"]) for row in rows] == [
-        (1, "a", 1, 1),
-        (3, "b", 1, 1),
-        (4, "b", 2, 1),
-        (5, "b", 3, 1),
+    assert [(row["line"], row["topic"], row["sequence"], row["durable"]) for row in rows] == [
+        (1, "a", 1, True),
+        (3, "b", 1, True),
+        (4, "b", 2, True),
+        (5, "b", 3, True),
     ]
 
 
@@ -79,7 +79,7 @@ def test_one_message_is_published(run: Run, edge: Edge, car: Path) -> None:
     assert (answer.code, answer.out) == (0, "")
     answer = run(*words, "--not-durable", "--json")
     assert answer.err == "published 1, sent 1\n"
-    assert (answer.json["durable"], answer.json["level"]) == (False, 0)
+    assert (answer.json["durable"], answer.json["sequence"]) == (False, 1)
     assert edge.site.taken["car", "a"] == [b"hello"]
 
 
@@ -269,7 +269,7 @@ def _manager(code: int, answer: object) -> Iterator[tuple[str, list[Any]]]:
 
 def _home(edge: Edge) -> dict[str, object]:
     host, port = edge.home.address
-    return {"host": host, "port": port, "server_key": edge.home.server_key.hex(), "shard": 0}
+    return {"host": host, "port": port, "server_key": edge.home.server_key.hex()}
 
 
 def test_a_client_enrols_and_its_credentials_work(run: Run, edge: Edge, tmp_path: Path) -> None:
@@ -292,9 +292,9 @@ def test_a_client_enrols_and_its_credentials_work(run: Run, edge: Edge, tmp_path
 @pytest.mark.parametrize(
     ("code", "reply", "problem"),
     [
-        (403, b"wrong token", "refused (403): wrong token"),
-        (302, b"", "refused (302)"),
-        (200, b"hello", "makes no sense"),
+        (403, b"wrong token", "answered 403: wrong token"),
+        (302, b"", "answered 302"),
+        (200, b"hello", "is not JSON"),
         (200, {"client": "bus"}, "makes no sense: Object missing required field `home`"),
         (200, {"client": "bus", "home": {"host": "a"}}, "makes no sense: home: "),
     ],
@@ -315,10 +315,10 @@ def test_a_manager_that_refuses_or_babbles_leaves_no_file(
 @pytest.mark.parametrize(
     ("url", "token", "problem"),
     [
-        ("http://127.0.0.1:1", "secret", "cannot be reached"),
-        ("file:///etc", "secret", "is no address such as"),
-        ("127.0.0.1:80", "secret", "is no address such as"),
-        ("http://[", "secret", "is no address such as"),
+        ("http://127.0.0.1:1", "secret", "does not answer"),
+        ("file:///etc", "secret", "is not an address such as"),
+        ("127.0.0.1:80", "secret", "is not an address such as"),
+        ("http://[", "secret", "is not an address such as"),
         ("http://127.0.0.1:1", "", "one word"),
         ("http://127.0.0.1:1", "two\nlines", "one word"),
     ],

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import socket
-from contextlib import closing
 from pathlib import Path
 from threading import Thread
 
@@ -14,6 +13,7 @@ from nearcast.domain.scenario_files import read_scenario
 from nearcast.runtime.http_endpoint import HttpEndpoint
 from nearcast.site.layout import lay_out_site
 from nearcast.testing.ports import closed_port
+from runtime.serving import serving
 from small_site.making import quick, write_small_scenario
 
 
@@ -53,7 +53,7 @@ def test_an_address_that_is_none_is_an_error_of_one_line(run: Run, url: str) -> 
 
 
 def test_a_server_that_is_no_manager_is_named(run: Run) -> None:
-    with closing(HttpEndpoint("127.0.0.1", 0, status=lambda: {"server": "e1"})) as edge:
+    with serving(HttpEndpoint("127.0.0.1", 0, status=lambda: {"server": "e1"})) as edge:
         answer = run("status", "--manager", "http://{}:{}".format(*edge.address))
     assert answer.code == 2
     assert answer.err.endswith("answers, but is not the manager of a site\n")

@@ -16,8 +16,9 @@ import pytest
 
 from cli.conftest import Run
 from nearcast.errors import NearcastError
+from nearcast.links.http_client import ask
 from nearcast.sdk import SyncClient
-from nearcast.site.live_site import LiveSite, ask
+from nearcast.site.live_site import LiveSite
 from small_site.making import is_running, metrics_of, until, write_small_scenario
 
 START_S = 120.0

@@ -10,7 +10,7 @@ from nearcast.experiments import echo_rate
 from nearcast.experiments.live_delays import LivePoint, delivery_means, summary
 from nearcast.experiments.machine_noise import Noise
 from nearcast.experiments.percentiles import percentile
-from nearcast.sdk.notification import Notification
+from nearcast.sdk import Notification
 from nearcast.site.swarm import Arrival
 
 
@@ -18,7 +18,18 @@ def arrival(client: str, publisher: str, sequence: int, total_ms: float) -> Arri
     return Arrival(
         client,
         Notification(
-            "t", publisher, b"", sequence, True, 0, False, 1.0, 0.5, total_ms - 3.5, 2.0, total_ms
+            "t",
+            publisher,
+            1,
+            sequence,
+            True,
+            0,
+            b"",
+            published_us=1_000,
+            received_us=2_000,
+            processing_us=500,
+            notified_us=1_000 + round(1_000 * total_ms) - 2_000,
+            arrived_us=1_000 + round(1_000 * total_ms),
         ),
     )
 

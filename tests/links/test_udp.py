@@ -74,6 +74,16 @@ def test_a_drain_takes_no_more_than_its_limit_and_keeps_the_order(
     assert server.drain() == ([], 0.0)
 
 
+def test_who_does_not_ask_for_senders_gets_the_same_datagrams(
+    pair: tuple[UdpSocket, UdpSocket],
+) -> None:
+    server, client = pair
+    client.send(SendDatagram(server.address, bytes([number])) for number in range(5))
+    assert server.receive(limit=3) == [b"\x00", b"\x01", b"\x02"]
+    assert server.receive() == [b"\x03", b"\x04"]
+    assert server.receive() == []
+
+
 @on_linux
 def test_the_wait_of_the_first_datagram_is_what_the_clock_says(
     pair: tuple[UdpSocket, UdpSocket], monkeypatch: pytest.MonkeyPatch

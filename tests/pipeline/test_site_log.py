@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 import statistics
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from nearcast.pipeline.stages.ingest import ingest_publications
 from nearcast.pipeline.stages.members import MembersSettings, find_members
 from nearcast.pipeline.workspace import Workspace
 from nearcast.runtime.event_log import EventLog
+from nearcast.runtime.event_log_frames import EventLogSettings
 from nearcast.server.log_rows import LogAction, PublicationRow
 
 HOMES = ("e1", "e2", "e3")
@@ -28,7 +30,7 @@ def random_site_rows(count: int) -> list[PublicationRow]:
             PublicationRow(
                 topic=None if action == "report" else f"t{rng.integers(7)}",
                 client=f"c{rng.integers(15)}",
-                time_s=1.7e9 + number / 8,
+                time_us=1_700_000_000_000_000 + number * 125_000,
                 x_km=float(rng.uniform(0, 9)),
                 y_km=float(rng.uniform(0, 9)),
                 size=int(rng.integers(1, 500)) if is_publication else 0,
@@ -43,11 +45,14 @@ def random_site_rows(count: int) -> list[PublicationRow]:
 
 
 def write_site_log(folder: Path, rows: list[PublicationRow]) -> None:
-    for home in HOMES:
-        with EventLog(folder, home, segment_rows=30) as log:
-            for row in rows:
-                if row.server == home:
-                    log.add([row])
+    async def write() -> None:
+        for home in HOMES:
+            log = EventLog(EventLogSettings(str(folder), home, segment_rows=30))
+            log.start()
+            log.add([row for row in rows if row.server == home], [])
+            await log.close()
+
+    asyncio.run(write())
     # What a server writes just now is not there yet.
     (folder / "publications" / ".e1-20260102T030405000000Z-000001.parquet").write_bytes(b"PAR1")
 

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import socket
 from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
 from http.client import HTTPConnection
 from typing import Any
 
 import pytest
+import uvloop
 
 from nearcast.errors import ConfigError
 from nearcast.runtime.http_endpoint import HttpEndpoint
+from runtime.serving import serving
 
 
 class Server:
@@ -21,7 +25,7 @@ class Server:
         self.reasons: list[str] = []
         self.asked: list[tuple[str, str, bytes, str | None]] = []
 
-    def answer(
+    async def answer(
         self, method: str, path: str, body: bytes, headers: Mapping[str, str]
     ) -> tuple[int, Any]:
         self.asked.append((method, path, body, headers.get("Authorization")))
@@ -35,8 +39,8 @@ def server() -> Server:
     return Server()
 
 
-@pytest.fixture
-def endpoint(server: Server) -> Iterator[HttpEndpoint]:
+@pytest.fixture(params=[None, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
+def endpoint(server: Server, request: pytest.FixtureRequest) -> Iterator[HttpEndpoint]:
     endpoint = HttpEndpoint(
         "127.0.0.1",
         0,
@@ -47,9 +51,8 @@ def endpoint(server: Server) -> Iterator[HttpEndpoint]:
         body_limit_bytes=1_000,
         request_timeout_s=0.2,
     )
-    yield endpoint
-    endpoint.close()
-    endpoint.close()
+    with serving(endpoint, request.param):
+        yield endpoint
 
 
 def ask(
@@ -103,11 +106,10 @@ def test_other_requests_go_to_the_answerer_with_body_and_headers(
 
 
 def test_without_an_answerer_there_is_nothing_else() -> None:
-    endpoint = HttpEndpoint("127.0.0.1", 0, status=dict)
-    assert ask(endpoint, "GET", "/health")[0] == 200
-    assert ask(endpoint, "GET", "/metrics")[0] == 404
-    assert ask(endpoint, "POST", "/status", b"")[0] == 404
-    endpoint.close()
+    with serving(HttpEndpoint("127.0.0.1", 0, status=dict)) as endpoint:
+        assert ask(endpoint, "GET", "/health")[0] == 200
+        assert ask(endpoint, "GET", "/metrics")[0] == 404
+        assert ask(endpoint, "POST", "/status", b"")[0] == 404
 
 
 def test_a_route_that_raises_is_counted_and_the_next_request_answered(
@@ -145,8 +147,9 @@ def test_requests_that_are_none_are_refused_and_harm_nobody(
 def test_clients_that_say_nothing_or_stop_in_the_middle_are_cut_off(
     endpoint: HttpEndpoint, server: Server
 ) -> None:
-    assert raw(endpoint, b"") == b""
-    assert raw(endpoint, b"POST /clients HTTP/1.1\r\nContent-Length: 10\r\n\r\nhalf") == b""
+    half = b"POST /clients HTTP/1.1\r\nContent-Length: 10\r\n\r\nhalf"
+    for sent in (b"", half):
+        assert raw(endpoint, sent) == b""
     assert server.asked == []
     assert ask(endpoint, "GET", "/health")[0] == 200
 
@@ -154,6 +157,24 @@ def test_clients_that_say_nothing_or_stop_in_the_middle_are_cut_off(
 def test_a_port_in_use_is_named(endpoint: HttpEndpoint) -> None:
     port = endpoint.address[1]
     with pytest.raises(ConfigError, match=rf"127\.0\.0\.1, HTTP port {port}: another program"):
-        HttpEndpoint("127.0.0.1", port, status=dict)
+        asyncio.run(HttpEndpoint("127.0.0.1", port, status=dict).start())
     with pytest.raises(ConfigError, match="HTTP port 70000"):
-        HttpEndpoint("127.0.0.1", 70_000, status=dict)
+        asyncio.run(HttpEndpoint("127.0.0.1", 70_000, status=dict).start())
+
+
+def test_too_many_clients_at_once_are_cut_off(endpoint: HttpEndpoint) -> None:
+    endpoint.request_timeout_s = 60.0
+    with ExitStack() as opened:
+        for _ in range(32):
+            opened.enter_context(socket.create_connection(endpoint.address, timeout=30))
+        with pytest.raises(ConnectionError):
+            ask(endpoint, "GET", "/health")
+
+
+def test_a_request_may_come_in_pieces(endpoint: HttpEndpoint, server: Server) -> None:
+    with socket.create_connection(endpoint.address, timeout=30) as connection:
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        for part in (b"PUT /clients HT", b"TP/1.1\r\nContent-Length: 4\r\n", b"\r\nab", b"cd"):
+            connection.sendall(part)
+        assert connection.recv(65_536).startswith(b"HTTP/1.1 201 Created\r\n")
+    assert server.asked == [("PUT", "/clients", b"abcd", None)]

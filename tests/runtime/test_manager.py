@@ -200,7 +200,7 @@ def test_operators_see_status_health_and_metrics(config: ManagerConfig) -> None:
         assert content["counts"]["clients_planned"] == len(CLIENTS)
         assert [one["version"] for one in content["plans"]] == [1]
         assert await site.ask("GET", "/health") == (200, {"status": "ok"})
-        assert b"nearcast_manager_clients_enrolled 1.0" in (await site.ask("GET", "/metrics"))[1]
+        assert b"nearcast_manager_clients_enrolled 1\n" in (await site.ask("GET", "/metrics"))[1]
 
     run_site(config, play)
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ class Desk:
         self.adopted: list[Path] = []
         self.error: Exception | None = None
 
-    def enrol(self, enrolments: Sequence[Enrolment]) -> list[EnrolledClient]:
+    async def enrol(self, enrolments: Sequence[Enrolment]) -> list[EnrolledClient]:
         if self.error is not None:
             raise self.error
         self.enrolled.update((one.client, one) for one in enrolments)
@@ -38,16 +39,22 @@ class Desk:
     def server(self, server: str) -> ServerOrder:
         return ServerOrder(server, "10.0.0.1", 7001, b"\xab" * 32)
 
-    def adopt(self, folder: Path) -> int:
+    async def adopt(self, folder: Path) -> int:
         if self.error is not None:
             raise self.error
         self.adopted.append(folder)
         return len(self.adopted) + 1
 
 
+def answer(
+    desk: Desk, method: str, path: str, body: bytes, headers: Mapping[str, str] = SHOWN
+) -> tuple[int, Any]:
+    return asyncio.run(answer_operator(desk, TOKEN, method, path, body, headers))
+
+
 def post(desk: Desk, path: str, body: Any) -> tuple[int, Any]:
     raw = body if isinstance(body, bytes) else json.dumps(body).encode()
-    return answer_operator(desk, TOKEN, "POST", path, raw, SHOWN)
+    return answer(desk, "POST", path, raw)
 
 
 def test_a_client_is_enrolled_and_told_its_home() -> None:
@@ -56,7 +63,7 @@ def test_a_client_is_enrolled_and_told_its_home() -> None:
     expected = {"client": "c/1", "home": HOME, "delays_ms": {}}
     assert post(desk, "/clients", body) == (200, expected)
     assert desk.enrolled == {"c/1": Enrolment("c/1", b"\x07" * 32, (1.5, 2.0))}
-    assert answer_operator(desk, TOKEN, "GET", "/clients/c%2F1", b"", SHOWN) == (200, expected)
+    assert answer(desk, "GET", "/clients/c%2F1", b"") == (200, expected)
 
 
 def test_several_clients_are_enrolled_at_once() -> None:
@@ -77,9 +84,9 @@ def test_a_plan_is_adopted() -> None:
 )
 @pytest.mark.parametrize(("method", "path"), [("POST", "/clients"), ("GET", "/clients/a")])
 def test_without_the_token_nothing_is_said(method: str, path: str, headers: dict[str, str]) -> None:
-    status, answer = answer_operator(Desk(), TOKEN, method, path, b"{}", headers)
+    status, said = answer(Desk(), method, path, b"{}", headers)
     assert status == 401
-    assert "token" in answer["error"]
+    assert "token" in said["error"]
 
 
 @pytest.mark.parametrize(
@@ -124,9 +131,9 @@ def test_what_goes_wrong_behind_the_desk_is_told(error: Exception, status: int) 
     ("method", "path"), [("GET", "/clients/nobody"), ("DELETE", "/clients"), ("GET", "/clients")]
 )
 def test_what_is_not_there_is_404(method: str, path: str) -> None:
-    status, answer = answer_operator(Desk(), TOKEN, method, path, b"", SHOWN)
+    status, said = answer(Desk(), method, path, b"")
     assert status == 404
-    assert path.rsplit("/", 1)[-1] in answer["error"]
+    assert path.rsplit("/", 1)[-1] in said["error"]
 
 
 def test_a_token_is_read_from_its_file(tmp_path: Path) -> None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
+from pathlib import Path
 from random import Random
 
 from prometheus_client.parser import text_string_to_metric_families
 
+from nearcast.runtime.metric_names import COUNTERS, GAUGES, LOSSES
 from nearcast.runtime.metrics import STAGES, Gauges, ServerMetrics
 from nearcast.server.outputs import StageDelays
 
@@ -33,6 +35,26 @@ def test_counts_and_drops_are_those_of_the_state_machines() -> None:
     assert found["nearcast_sessions_closed_timeout_total", ""] == 2
     assert found["nearcast_busy_total", ""] == 0
     assert found["nearcast_drops_total", "bad_seal"] == 4
+
+
+def test_losses_are_shown_from_the_start_with_their_meaning_and_in_the_docs() -> None:
+    metrics = ServerMetrics('e"1')
+    metrics.counts["processor_malformed"] += 3
+    metrics.read_losses = lambda: {"send_drops": {"EPERM": 2}, "kernel_drops": None}
+    found = samples(metrics)
+    assert found["nearcast_processor_malformed_total", ""] == 3
+    assert found["nearcast_send_drops_total", "EPERM"] == 2
+    assert found["nearcast_event_log_rows_dropped_total", ""] == 0
+    assert ("nearcast_kernel_drops_total", "") not in found
+    assert metrics.losses()["send_drops"] == {"EPERM": 2}
+    text, docs = metrics.text().decode(), Path("docs/site.md").read_text()
+    for name, meaning in LOSSES.items():
+        if name != "kernel_drops":
+            assert f"# HELP nearcast_{name}_total {meaning}\n" in text
+        assert f"| `nearcast_{name}_total" in docs
+        assert f" | {meaning} |" in docs
+    for name in (*COUNTERS, *GAUGES):
+        assert f"`nearcast_{name}" in docs
 
 
 def test_gauges_are_asked_for_at_each_scrape_and_limits_shown_where_there_are_some() -> None:

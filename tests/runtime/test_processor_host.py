@@ -3,27 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import signal
 import subprocess
 import sys
 from collections.abc import Callable, Coroutine
 from pathlib import Path
-from random import Random
 from typing import Any
 
 import pytest
 import uvloop
 
-from broker.making import broker_with, message
-from nearcast.broker.actions import Actions
-from nearcast.broker.guard import GuardEvent, GuardSettings
-from nearcast.broker.messages import Message
-from nearcast.broker.notifications import OutgoingNotification
-from nearcast.broker.requests import Ending, ProcessResult
+from nearcast.broker.notifications import InCircle, NamedClients, NearestClients
+from nearcast.broker.requests import Ending, ProcessRequest, ProcessResult
 from nearcast.broker.topic_settings import TopicSettings
 from nearcast.runtime.processor_host import ProcessorHost
-from nearcast.spool.changes import LiveState
+from nearcast.wire.publication import Publication
 
 MOODY = '''
 import json
@@ -36,6 +32,7 @@ class Moody:
     """Counts what it sees; does what a message orders."""
     def __init__(self):
         self.count = 0
+        self.malformed = 0
     def process(self, batch, spool):
         for message in batch:
             self.count += 1
@@ -50,6 +47,8 @@ class Moody:
                 os._exit(3)
             if order == "exit":
                 sys.exit("as ordered")
+            if order == "malformed":
+                self.malformed += 1
             if order == "print":
                 print("y" * 200_000)
                 os.write(1, b"z")
@@ -67,7 +66,6 @@ class Moody:
                 yield Notification(b"2", InCircle(0.0, 0.0, 1.0), message)
                 yield Notification(b"3", NamedClients(("sub", "stranger")), message)
                 yield Notification(b"4", "all", message)
-                yield Notification(b"5", InCircle("x", object(), 1.0), message)
             yield Notification(json.dumps([self.count, len(spool)]).encode(), cause=message)
     def state(self):
         return str(self.count).encode()
@@ -75,68 +73,82 @@ class Moody:
         self.count = int(state)
 '''
 
+_numbers = iter(range(1_000_000))
+
+
+def message(topic: str = "t", **values: Any) -> Publication:
+    payload = json.dumps(values).encode()
+    return Publication(topic, "car", 1, next(_numbers), 0, 0, 0.0, 0.0, payload)
+
+
+def topic(name: str = "t", processor: str = "moody:Moody", spool: int = 4) -> TopicSettings:
+    return TopicSettings(name, spool, processor=processor, inline=False)
+
 
 class Server:
-    """A broker and its host of processors in a loop, with a log that is always synced."""
+    """A host of processors, and what a broker would keep of a topic with it."""
 
-    def __init__(self, *settings: TopicSettings, timeout_s: float = 0.5, **limits: Any) -> None:
-        self.broker = broker_with(*settings)
+    def __init__(self, **limits: Any) -> None:
         self.host = ProcessorHost(
-            asyncio.get_running_loop(), self.on_result, timeout_s=timeout_s, **limits
+            asyncio.get_running_loop(), self._on_results, **{"timeout_s": 10.0, **limits}
         )
-        self.log = LiveState()
-        self.told: list[OutgoingNotification] = []
-        self.events: list[tuple[str, GuardEvent, str]] = []
         self.results: list[ProcessResult] = []
-        self.batches: list[tuple[Message, ...]] = []
+        self.states: dict[str, bytes | None] = {}
         self.out = 0
         self.idle = asyncio.Event()
 
-    def on_result(self, result: ProcessResult) -> None:
-        self.out -= 1
-        self.results.append(result)
-        self.do(self.broker.on_processed(result, 0.0))
+    def ask(
+        self,
+        settings: TopicSettings,
+        *batch: Publication,
+        context: tuple[Publication, ...] = (),
+        first: bool = False,
+    ) -> int:
+        request = next(_numbers)
+        state = self.states.get(settings.topic)
+        self.out += 1
+        self.idle.clear()
+        self.host.submit([ProcessRequest(settings, request, context, batch, state, first)])
+        return request
+
+    def _on_results(self, results: list[ProcessResult]) -> None:
+        for one in results:
+            self.out -= 1
+            self.results.append(one)
+            if one.state is not None:
+                self.states[one.topic] = one.state
         if not self.out:
             self.idle.set()
 
-    def do(self, actions: Actions) -> None:
-        self.told += actions.notifications
-        self.events += [(one.topic, one.event, one.detail) for one in actions.reports]
-        for request in actions.to_process:
-            if not request.ended:
-                self.out += 1
-                self.batches.append(request.batch)
-                self.idle.clear()
-            self.host.submit(request)
-        if actions.to_store is not None:
-            for change in actions.to_store.changes:
-                self.log.apply(change)
-            self.do(self.broker.on_committed([actions.to_store.ticket]))
+    async def done(self) -> list[ProcessResult]:
+        """Wait for all results, and return those that nobody has taken yet."""
+        if self.out:
+            await self.idle.wait()
+        results, self.results = self.results, []
+        return results
 
-    async def handle(self, *batch: Message) -> list[bytes]:
-        """Have messages processed; what subscribers are told of it."""
-        before = len(self.told)
-        self.do(self.broker.handle(batch, 0.0))
-        await self.idle.wait()
-        return [one.payload for one in self.told[before:]]
+    async def one(self, settings: TopicSettings, *batch: Publication, **more: Any) -> ProcessResult:
+        self.ask(settings, *batch, **more)
+        (result,) = await self.done()
+        return result
 
 
-def topic(name: str, processor: str = "moody:Moody", **more: Any) -> TopicSettings:
-    patient = GuardSettings(budget_s=60.0, kills=1000)
-    return TopicSettings(name, 4, processor=processor, guard=patient, inline=False, **more)
+def payloads(*results: ProcessResult) -> list[bytes]:
+    return [note.payload for one in results for note in one.notifications]
+
+
+def endings(results: list[ProcessResult]) -> list[tuple[str, Ending]]:
+    return [(one.topic, one.ending) for one in results]
 
 
 Story = Callable[[Server], Coroutine[Any, Any, None]]
 
 
 def run(
-    story: Story,
-    *settings: TopicSettings,
-    loop: Callable[[], asyncio.AbstractEventLoop] | None = None,
-    **limits: Any,
+    story: Story, loop: Callable[[], asyncio.AbstractEventLoop] | None = None, **limits: Any
 ) -> None:
     async def whole() -> None:
-        server = Server(*settings, **limits)
+        server = Server(**limits)
         try:
             await story(server)
         finally:
@@ -158,36 +170,93 @@ def modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.parametrize("loop", [None, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
-def test_what_hangs_dies_or_raises_is_passed_over_and_nothing_else_is_lost(loop: Any) -> None:
+def test_requests_of_a_topic_are_processed_in_order_while_others_are_on_their_way(
+    loop: Any,
+) -> None:
     async def story(server: Server) -> None:
-        assert await server.handle(message("a", 1)) == [b"[1, 1]"]
-        assert await server.handle(message("a", 2, order="raise")) == []
-        assert await server.handle(message("a", 3, order="hang")) == []
-        assert await server.handle(message("a", 4, order="exit")) == []
-        assert await server.handle(message("a", 5, order="die")) == []
-        assert await server.handle(message("a", 6), message("a", 7)) == [b"[2, 4]", b"[3, 4]"]
-        orders = [None, "hang", "raise", "die", None]
-        batch = [message("b", n, order=order) for n, order in enumerate(orders, start=1)]
-        assert await server.handle(*batch) == [b"[4, 4]", b"[5, 4]"]
-        assert server.host.restarts == 2 + 3
-        live = server.log.topics["t"]
-        assert {one.publisher: one.sequence for one in live.positions.values()} == {"a": 7, "b": 5}
-        assert live.state == b"5"
-        details = [detail for _, _, detail in server.events]
-        assert details[:4] == [
-            "ValueError('as ordered')",
-            "took more than 0.5 s and was ended at 1 messages",
-            "SystemExit('as ordered')",
-            "its process died at 1 messages",
-        ]
+        batch = [message() for _ in range(3)]
+        asked = [server.ask(topic(), *batch, first=True)]
+        asked += [server.ask(topic(), message()) for _ in range(20)]
+        asked += [server.ask(topic(), message(), context=(message(), message()))]
+        assert server.host.queue_length == 22
+        results = await server.done()
+        assert [one.request for one in results] == asked
+        assert payloads(*results)[:4] == [b"[1, 3]", b"[2, 3]", b"[3, 3]", b"[4, 4]"]
+        assert payloads(results[-1]) == [b"[24, 4]"]
+        assert [note.cause for note in results[0].notifications] == batch
+        assert server.states["t"] == b"24"
         assert server.host.queue_length == 0
 
-    run(story, topic("t"), loop=loop)
+    run(story, loop)
 
 
-def test_a_topic_that_hangs_is_blamed_alone_and_the_loop_goes_on_meanwhile() -> None:
+def test_what_raises_is_told_with_its_traceback_and_the_others_are_not_lost() -> None:
     async def story(server: Server) -> None:
-        await server.handle(message("a", 1, topic="quiet"), message("a", 1, topic="t"))
+        batch = [message(), message(order="raise"), message(), message(order="exit")]
+        result = await server.one(topic(), *batch, first=True)
+        assert payloads(result) == [b"[1, 1]", b"[2, 3]"]
+        assert [one.message for one in result.failures] == [batch[1], batch[3]]
+        assert result.failures[0].detail.startswith("ValueError('as ordered')\n")
+        assert 'raise ValueError("as ordered")' in result.failures[0].detail
+        assert result.failures[1].detail.startswith("SystemExit('as ordered')\n")
+        assert server.host.restarts == 0
+
+    run(story)
+
+
+def test_unusable_messages_are_counted() -> None:
+    async def story(server: Server) -> None:
+        bad = message(order="malformed")
+        assert (await server.one(topic(), bad, bad, message(), first=True)).malformed == 2
+        assert (await server.one(topic(), message())).malformed == 0
+        assert (await server.one(topic(), bad)).malformed == 1
+
+    run(story)
+
+
+@pytest.mark.parametrize(
+    ("order", "ending", "words"),
+    [
+        ("hang", Ending.TIMED_OUT, "took more than 0.5 s and was ended"),
+        ("die", Ending.DIED, "its process died"),
+    ],
+)
+def test_one_that_hangs_or_dies_is_blamed_alone_and_the_others_are_cancelled(
+    order: str, ending: Ending, words: str
+) -> None:
+    async def story(server: Server) -> None:
+        await server.one(topic("quiet"), message("quiet"), first=True)
+        server.ask(topic(), message(), first=True)
+        server.ask(topic(), message(order=order))
+        server.ask(topic(), message())
+        server.ask(topic("quiet"), message("quiet"))
+        results = await server.done()
+        assert endings(results) == [
+            ("t", Ending.DONE),
+            ("t", ending),
+            ("t", Ending.CANCELLED),
+            ("quiet", Ending.CANCELLED),
+        ]
+        assert results[1].detail == words
+        assert server.host.restarts == 1
+        # the new child knows nothing until it is told anew
+        server.ask(topic("quiet"), message("quiet"))
+        server.ask(topic("quiet"), message("quiet"), context=(message("quiet"),), first=True)
+        server.ask(topic("quiet"), message("quiet"))
+        results = await server.done()
+        assert sorted(endings(results)) == [
+            ("quiet", Ending.CANCELLED),
+            ("quiet", Ending.DONE),
+            ("quiet", Ending.DONE),
+        ]
+        assert payloads(*results) == [b"[2, 2]", b"[3, 3]"]
+
+    run(story, timeout_s=0.5)
+
+
+def test_the_loop_goes_on_while_one_hangs() -> None:
+    async def story(server: Server) -> None:
+        await server.one(topic(), message(), first=True)
         ticks = 0
 
         def tick() -> None:
@@ -196,47 +265,58 @@ def test_a_topic_that_hangs_is_blamed_alone_and_the_loop_goes_on_meanwhile() -> 
             asyncio.get_running_loop().call_later(0.01, tick)
 
         tick()
-        told = await server.handle(
-            message("a", 2, topic="t", order="hang"),
-            message("a", 2, topic="quiet"),
-            message("a", 1, topic="third"),
-        )
-        assert told == [b"[2, 2]", b"[1, 1]"]
+        result = await server.one(topic(), message(order="hang"))
+        assert result.ending is Ending.TIMED_OUT
         assert ticks > 3
-        assert {(name, event) for name, event, _ in server.events} == {("t", GuardEvent.KILLED)}
-        assert server.host.restarts == 1
 
-    run(story, topic("t"), topic("quiet"), topic("third"), timeout_s=0.3)
+    run(story, timeout_s=0.3)
+
+
+def test_one_timer_serves_many_batches_and_finds_nothing_to_do_at_rest() -> None:
+    async def story(server: Server) -> None:
+        await server.one(topic(), message(), first=True)
+        timer = server.host._timer
+        assert timer is not None
+        for _ in range(3):
+            assert (await server.one(topic(), message())).ending is Ending.DONE
+        assert server.host._timer is timer
+        server.host._on_timer()
+        assert server.host._timer is None
+        assert (await server.one(topic(), message())).ending is Ending.DONE
+        assert server.host._timer is not None
+        assert server.host.restarts == 0
+
+    run(story, timeout_s=60.0, load_timeout_s=60.0)
 
 
 def test_printing_does_not_disturb_the_answers() -> None:
     async def story(server: Server) -> None:
-        batch = [message("a", number, order="print") for number in (1, 2, 3)]
-        assert await server.handle(*batch) == [b"[1, 3]", b"[2, 3]", b"[3, 3]"]
+        batch = [message(order="print") for _ in range(3)]
+        result = await server.one(topic(), *batch, first=True)
+        assert payloads(result) == [b"[1, 3]", b"[2, 3]", b"[3, 3]"]
         assert server.host.restarts == 0
 
-    run(story, topic("t"), timeout_s=10.0)
+    run(story)
 
 
 def test_one_that_eats_memory_ends_with_its_process() -> None:
     async def story(server: Server) -> None:
-        told = await server.handle(message("a", 1, order="eat"), message("a", 1, topic="quiet"))
-        assert told == [b"[1, 1]"]
-        assert [one.ending for one in server.results if one.topic == "t"] == [Ending.DIED]
-        assert await server.handle(message("a", 2)) == [b"[1, 2]"]
+        result = await server.one(topic(), message(order="eat"), first=True)
+        assert result.ending is Ending.DIED
+        result = await server.one(topic(), message(), first=True)
+        assert payloads(result) == [b"[1, 1]"]
 
-    run(story, topic("t"), topic("quiet"), timeout_s=20.0, memory_bytes=400 << 20)
+    run(story, timeout_s=20.0, memory_bytes=400 << 20)
 
 
 def test_an_answer_that_is_nonsense_ends_the_process() -> None:
     async def story(server: Server) -> None:
-        assert await server.handle(message("a", 1, order="garble")) == []
-        ((name, event, detail),) = server.events
-        assert (name, event) == ("t", GuardEvent.KILLED)
-        assert "nonsense" in detail
-        assert await server.handle(message("a", 2)) == [b"[1, 2]"]
+        result = await server.one(topic(), message(order="garble"), first=True)
+        assert result.ending is Ending.DIED
+        assert "nonsense" in result.detail
+        assert (await server.one(topic(), message(), first=True)).ending is Ending.DONE
 
-    run(story, topic("t"), timeout_s=10.0)
+    run(story)
 
 
 @pytest.mark.parametrize(
@@ -246,112 +326,96 @@ def test_an_answer_that_is_nonsense_ends_the_process() -> None:
         ("leaving_import:Thing", "cannot be loaded: 3"),
         ("moody:Missing", "cannot be loaded"),
         ("nonsense", "there is no processor 'nonsense'"),
-        ("endless_import:Thing", "took more than 0.5 s to load and was ended"),
     ],
 )
-def test_a_processor_that_cannot_be_loaded_leaves_its_messages_spooled(
+def test_a_processor_that_cannot_be_loaded_fails_at_each_message(
     processor: str, words: str
 ) -> None:
     async def story(server: Server) -> None:
-        told = await server.handle(message("a", 1), message("a", 1, topic="quiet"))
-        assert told == [b"[1, 1]"]
-        assert {name for name, _, _ in server.events} == {"t"}
-        assert words in server.events[0][2]
-        assert len(server.log.topics["t"].records) == 1
+        server.host.prepare(topic("t", processor))
+        batch = message(), message()
+        result = await server.one(topic("t", processor), *batch, first=True)
+        assert [one.message for one in result.failures] == list(batch)
+        assert words in result.failures[0].detail
         assert processor.split(":")[0] not in sys.modules  # users' code was not run here
-
-    run(story, topic("t", processor), topic("quiet"), load_timeout_s=0.5)
-
-
-def test_audiences_arrive_as_they_were_meant_and_wrong_ones_are_reported() -> None:
-    async def story(server: Server) -> None:
-        server.broker._lookup.move("sub", 0.5, 0.0)  # type: ignore[attr-defined]
-        told = await server.handle(message("a", 1, order="everybody"))
-        assert told == [b"1", b"2", b"3", b"[1, 1]"]
-        assert {one.recipients for one in server.told} == {("sub",)}
-        assert [event for _, event, _ in server.events] == [GuardEvent.FAILED] * 2
-
-    run(story, topic("t"), timeout_s=10.0)
-
-
-def test_a_topic_begins_anew_from_its_log_with_state_and_the_whole_spool() -> None:
-    big = TopicSettings("t", 3000, processor="moody:Moody", inline=False)
-
-    async def story(server: Server) -> None:
-        await server.handle(message("a", 1), message("a", 2))
-        copies = [message("c", number) for number in range(1, 2500)]
-        server.do(server.broker.handle_copies(copies, "there", 0.0))
-        live = server.log.topics["t"]
-        server.do(server.broker.remove_topic("t"))
-        server.do(server.broker.add_topic(big, live, stored=True))
-        assert await server.handle(message("a", 3)) == [b"[3, 2502]"]
-        server.do(server.broker.handle_copies([message("c", 2500)], "there", 0.0))
-        assert await server.handle(message("a", 4)) == [b"[4, 2504]"]
-        assert server.host.restarts == 0
-
-    run(story, big, timeout_s=10.0)
-
-
-def _reports(rng: Random, rounds: int) -> list[list[Message]]:
-    """Batches of movers that meet now and then."""
-    batches, number = [], dict.fromkeys((f"m{one}" for one in range(12)), 0)
-    for turn in range(rounds):
-        batch = []
-        for mover in rng.sample(sorted(number), rng.randint(1, 12)):
-            number[mover] += 1
-            values: dict[str, Any] = {
-                "position": [rng.uniform(0, 0.2), rng.uniform(0, 0.2)],
-                "direction": rng.uniform(0, 360),
-                "speed": rng.uniform(0, 100),
-            }
-            batch.append(message(mover, number[mover], at_s=turn * 0.5, **values))
-        batches.append(batch)
-    return batches
-
-
-@pytest.mark.parametrize("seed", range(2))
-def test_a_shipped_processor_says_the_same_in_the_child_as_in_the_server(seed: int) -> None:
-    rng = Random(seed)
-    subscribers = tuple(f"m{one}" for one in range(12))
-    inline = broker_with(TopicSettings("t", 50, processor="proximity"), subscribers=subscribers)
-    hosted = TopicSettings("t", 50, processor="proximity", inline=False)
-
-    async def story(server: Server) -> None:
-        server.broker = broker_with(hosted, subscribers=subscribers)
-        for batch in _reports(rng, 40):
-            server.do(server.broker.handle(batch, 0.0))
-            if rng.random() < 0.3:
-                await server.idle.wait()
-        await server.idle.wait()
-        expected = [
-            one for batch in server.batches for one in inline.handle(batch, 0.0).notifications
+        assert payloads(await server.one(topic("quiet"), message("quiet"), first=True)) == [
+            b"[1, 1]"
         ]
-        assert server.told == expected
-        assert len(expected) > 20
-        assert len(server.batches) < 40
-        assert server.broker.export_topic("t").state == inline.export_topic("t").state is not None
 
-    run(story, hosted, timeout_s=10.0)
+    run(story)
+
+
+def test_one_that_takes_too_long_to_load_is_ended() -> None:
+    async def story(server: Server) -> None:
+        result = await server.one(topic("t", "endless_import:Thing"), message(), first=True)
+        assert result.ending is Ending.TIMED_OUT
+        assert result.detail == "took more than 0.5 s to load and was ended"
+
+    run(story, load_timeout_s=0.5)
+
+
+def test_a_preparation_is_nobodys_request() -> None:
+    async def story(server: Server) -> None:
+        server.host.prepare(topic())
+        server.host.prepare(topic("u", "endless_import:Thing"))
+        assert (await server.one(topic(), message())).ending is Ending.CANCELLED
+        server.ask(topic(), message(), context=(message(),), first=True)
+        (result,) = await server.done()
+        assert result.ending is Ending.CANCELLED
+        assert server.host.restarts == 1
+        result = await server.one(topic(), message(), context=(message(),), first=True)
+        assert payloads(result) == [b"[1, 2]"]
+
+    run(story, load_timeout_s=0.5)
+
+
+def test_audiences_arrive_as_they_were_meant() -> None:
+    async def story(server: Server) -> None:
+        result = await server.one(topic(), message(order="everybody"), first=True)
+        assert [one.audience for one in result.notifications[:3]] == [
+            NearestClients(0.0, 0.0, 1),
+            InCircle(0.0, 0.0, 1.0),
+            NamedClients(["sub", "stranger"]),  # type: ignore[arg-type]
+        ]
+        wrong: object = result.notifications[3].audience
+        assert wrong == ["'all'"]
+
+    run(story)
+
+
+def test_a_topic_begins_anew_with_state_and_a_large_spool() -> None:
+    async def story(server: Server) -> None:
+        big = topic(spool=3000)
+        await server.one(big, message(), message(), first=True)
+        context = tuple(message() for _ in range(2500))
+        assert payloads(await server.one(big, message(), context=context, first=True)) == [
+            b"[3, 2501]"
+        ]
+        server.host.submit([ProcessRequest(big, next(_numbers), (), (), None, ended=True)])
+        assert (await server.one(big, message())).ending is Ending.CANCELLED
+
+    run(story)
 
 
 def test_a_closed_host_answers_nothing_and_its_child_is_gone() -> None:
     async def story(server: Server) -> None:
-        await server.handle(message("a", 1))
+        await server.one(topic(), message(), first=True)
         child = server.host._child
         assert child is not None
-        server.do(server.broker.handle([message("a", 2, order="hang")], 0.0))
+        server.ask(topic(), message(order="hang"))
         server.host.close()
         with pytest.raises(ProcessLookupError):
-            os.kill(child._process.pid, 0)
-        server.do(server.broker.handle([message("b", 1)], 0.0))
-        assert len(server.results) == 1
+            os.kill(child.pid, 0)
+        server.ask(topic(), message())
+        await asyncio.sleep(0)
+        assert server.results == []
 
-    run(story, topic("t"))
+    run(story)
 
 
 def test_a_child_that_dies_at_rest_is_replaced_without_blame() -> None:
     async def story(server: Server) -> None:
-        await server.handle(message("a", 1))
+        await server.one(topic(), message(), first=True)
         child = server.host._child
         assert child is not None
         noticed, lost = asyncio.Event(), child.link._on_lost
@@ -361,13 +425,13 @@ def test_a_child_that_dies_at_rest_is_replaced_without_blame() -> None:
             noticed.set()
 
         child.link._on_lost = on_lost
-        os.kill(child._process.pid, signal.SIGKILL)
+        os.kill(child.pid, signal.SIGKILL)
         await noticed.wait()
-        assert await server.handle(message("a", 2), message("a", 3)) == [b"[2, 3]", b"[3, 3]"]
-        assert server.events == []
+        assert (await server.one(topic(), message())).ending is Ending.CANCELLED
+        assert payloads(await server.one(topic(), message(), first=True)) == [b"[2, 1]"]
         assert server.host.restarts == 1
 
-    run(story, topic("t"), timeout_s=10.0)
+    run(story)
 
 
 def test_a_child_that_does_not_start_is_tried_again(
@@ -380,30 +444,32 @@ def test_a_child_that_does_not_start_is_tried_again(
         server.host.start()
         assert server.host.restarts == 1
         monkeypatch.setattr(sys, "executable", good)
-        assert await server.handle(message("a", 1)) == [b"[1, 1]"]
-        assert server.events == []
+        server.ask(topic(), message(), first=True)
+        server.ask(topic(), message())
+        assert payloads(*await server.done()) == [b"[1, 1]", b"[2, 2]"]
 
-    run(story, topic("t"), timeout_s=10.0)
+    run(story)
 
 
 ORPHAN = """
 import asyncio, sys
 sys.path[:0] = PATH
-from broker.making import broker_with, message
+from nearcast.broker.requests import ProcessRequest
 from nearcast.broker.topic_settings import TopicSettings
 from nearcast.runtime.processor_host import ProcessorHost
+from nearcast.wire.publication import Publication
 
 async def main():
-    broker = broker_with(TopicSettings("t", 4, processor="moody:Moody", inline=False))
-    def on_result(result):
+    settings = TopicSettings("t", 4, processor="moody:Moody", inline=False)
+    def ask(number, payload):
+        message = Publication("t", "a", 1, number, 0, 0, 0.0, 0.0, payload)
+        host.submit([ProcessRequest(settings, number, (), (message,), None, number == 1)])
+    def on_results(results):
         print("done", flush=True)
-        broker.on_processed(result, 0.0)
-        (request,) = broker.handle([message("a", 2, order="hang")], 0.0).to_process
-        host.submit(request)
+        ask(2, b'{"order": "hang"}')
         print("hangs", flush=True)
-    host = ProcessorHost(asyncio.get_running_loop(), on_result, timeout_s=1000.0)
-    (request,) = broker.handle([message("a", 1)], 0.0).to_process
-    host.submit(request)
+    host = ProcessorHost(asyncio.get_running_loop(), on_results, timeout_s=1000.0)
+    ask(1, b"{}")
     await asyncio.Event().wait()
 
 asyncio.run(main())

@@ -1,18 +1,28 @@
-"""The writer thread over a disk that fails on command."""
+"""The writer of the spool: over a disk that fails on command in a thread, and as a process."""
 
 from __future__ import annotations
 
 import asyncio
 import errno
+import os
+import signal
+import socket
+import subprocess
+import sys
 import threading
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
-from nearcast.errors import SpoolLostError
+from nearcast.errors import SpoolError, SpoolLostError
+from nearcast.links.real_disk import RealDisk
+from nearcast.runtime.helper_link import HelperLink
+from nearcast.runtime.spool_process import SpoolProcessSettings, serve
 from nearcast.runtime.spool_writer import SpoolWriter
-from nearcast.spool.changes import Group, TopicChange
+from nearcast.spool.changes import Group, Position, TopicChange
 from nearcast.spool.log import SpoolLog, SpoolSettings
+from nearcast.spool.recovery import Recovery
 from nearcast.testing.fake_disk import FakeDisk
 
 
@@ -37,34 +47,67 @@ class GatedDisk(FakeDisk):
         self.synced.release()
 
 
+class ThreadHelper:
+    """The other side of the writer in a thread, with any disk."""
+
+    def __init__(
+        self,
+        disk: FakeDisk,
+        settings: SpoolProcessSettings,
+        on_frames: Callable[[list[bytes]], None],
+        on_lost: Callable[[str], None],
+    ) -> None:
+        ours, theirs = socket.socketpair()
+
+        def run() -> None:
+            with theirs:
+                serve(theirs, lambda: disk, settings)
+
+        self.link = HelperLink(asyncio.get_running_loop(), ours, on_frames, on_lost)
+        self.thread = threading.Thread(target=run)
+        self.thread.start()
+
+    async def wait(self, timeout_s: float) -> None:
+        await asyncio.to_thread(self.thread.join, timeout_s)
+        self.link.close()
+
+
 class Shop:
     """A writer, and what it said."""
 
     def __init__(
-        self, disk: FakeDisk, clock: Callable[[], float] = lambda: 0.0, gather_s: float = 0.0
+        self,
+        disk: FakeDisk | Path,
+        clock: Callable[[], float] = lambda: 0.0,
+        gather_s: float = 0.0,
+        segment_bytes: int = 1 << 16,
     ) -> None:
         self.rounds: list[list[int]] = []
         self.lost: list[Exception] = []
         self.changed = asyncio.Event()
-        self.thread = threading.get_ident()
+        settings = SpoolProcessSettings(
+            str(disk), segment_bytes, gather_s, retry_s=0.01, seal_after_s=0.01
+        )
+
+        def launch(
+            on_frames: Callable[[list[bytes]], None], on_lost: Callable[[str], None]
+        ) -> ThreadHelper:
+            assert isinstance(disk, FakeDisk)
+            return ThreadHelper(disk, settings, on_frames, on_lost)
+
         self.writer = SpoolWriter(
-            SpoolLog.open(disk, SpoolSettings(segment_bytes=1 << 16)),
-            asyncio.get_running_loop(),
+            settings,
             self._on_committed,
             self._on_lost,
             clock=clock,
-            gather_s=gather_s,
-            retry_s=0.01,
-            seal_after_s=0.01,
+            launch=launch if isinstance(disk, FakeDisk) else None,
         )
 
     def _on_committed(self, tickets: list[int]) -> None:
-        assert threading.get_ident() == self.thread
         self.rounds.append(tickets)
         self.changed.set()
 
     def _on_lost(self, error: Exception) -> None:
-        assert threading.get_ident() == self.thread
         self.lost.append(error)
         self.changed.set()
 
@@ -84,10 +127,18 @@ def records_on(disk: FakeDisk) -> list[bytes]:
     return list(SpoolLog.open(disk).recovered.state.topic("t").records)
 
 
+def recovered_from(folder: Path) -> Recovery:
+    disk = RealDisk(folder, wait_s=60.0)
+    found = SpoolLog.open(disk, SpoolSettings(segment_bytes=1 << 16)).recovered
+    disk.close()
+    return found
+
+
 def test_what_comes_during_a_sync_is_committed_in_one_round_after_it() -> None:
     async def main() -> None:
         disk, now = GatedDisk(), [100.0]
         shop = Shop(disk, lambda: now[0])
+        await shop.writer.start()
         disk.gate.clear()
         disk.at_gate.clear()
         shop.writer.append(group(1))
@@ -99,13 +150,14 @@ def test_what_comes_during_a_sync_is_committed_in_one_round_after_it() -> None:
         assert shop.writer.oldest_wait_s() == 3.0
         assert shop.writer.oldest_wait_s(105.0) == 5.0
         assert shop.rounds == []
+        await asyncio.sleep(0)
         disk.gate.set()
         await shop.until(lambda: len(shop.tickets) == 6)
-        assert shop.tickets == [1, 2, 3, 4, 5, 6]
+        assert shop.rounds == [[1], [2, 3, 4, 5, 6]]
         assert (shop.writer.uncommitted, shop.writer.oldest_wait_s()) == (0, 0.0)
         assert len(shop.writer.take_sync_seconds()) == 2
         assert shop.writer.take_sync_seconds() == []
-        await asyncio.to_thread(shop.writer.close)
+        await shop.writer.close()
         assert records_on(disk) == [str(ticket).encode() for ticket in range(1, 7)]
 
     asyncio.run(main())
@@ -115,23 +167,51 @@ def test_after_a_round_of_several_groups_the_next_one_gathers() -> None:
     async def main() -> None:
         disk = GatedDisk()
         shop = Shop(disk, gather_s=3600.0)
+        await shop.writer.start()
         for ticket in (1, 2):  # one by one: nobody waits
             shop.writer.append(group(ticket))
             await shop.until(lambda ticket=ticket: shop.tickets[-1:] == [ticket])  # type: ignore[misc]
+        for ticket in (3, 4):
+            shop.writer.append(group(ticket))
+        await shop.until(lambda: len(shop.tickets) == 4)
+        for ticket in (5, 6):
+            shop.writer.append(group(ticket))
+            await asyncio.sleep(0)
+        await shop.writer.close()  # which does not wait for an hour
+        assert shop.rounds == [[1], [2], [3, 4], [5, 6]]
+
+    asyncio.run(main())
+
+
+def test_a_disk_that_stands_still_does_not_stop_the_server() -> None:
+    async def main() -> None:
+        disk = GatedDisk()
+        shop = Shop(disk)
+        await shop.writer.start()
         disk.gate.clear()
-        disk.at_gate.clear()
-        shop.writer.append(group(3))
-        await asyncio.to_thread(disk.at_gate.wait, 60)
-        for ticket in (4, 5):
-            shop.writer.append(group(ticket))
+        large = bytes(100_000)
+        for ticket in range(100):  # far more than the socket takes
+            shop.writer.append(Group(ticket, (TopicChange("t", (large,), live=1),)))
+            await asyncio.sleep(0)
+        assert (shop.writer.uncommitted, shop.rounds) == (100, [])
+        assert shop.writer._helper.link.unsent_bytes > 0
         disk.gate.set()
-        await shop.until(lambda: len(shop.tickets) == 5)
-        for ticket in (6, 7):
-            shop.writer.append(group(ticket))
-        await asyncio.to_thread(shop.writer.close)  # which does not wait for an hour
-        await shop.until(lambda: len(shop.tickets) == 7)
-        assert shop.tickets == [1, 2, 3, 4, 5, 6, 7]
-        assert (shop.rounds[:2], shop.rounds[-1]) == ([[1], [2]], [6, 7])
+        await shop.writer.close()
+        assert shop.tickets == list(range(100))
+
+    asyncio.run(main())
+
+
+def test_the_groups_of_a_pass_follow_those_before_them() -> None:
+    async def main() -> None:
+        shop = Shop(FakeDisk(seed=9))
+        await shop.writer.start()
+        shop.writer.append(group(1))
+        shop.writer.append_all([group(2), group(3)])
+        shop.writer.append_all([group(4)])
+        assert shop.writer.uncommitted == 4
+        await shop.writer.close()
+        assert shop.tickets == [1, 2, 3, 4]
 
     asyncio.run(main())
 
@@ -140,12 +220,12 @@ def test_close_commits_what_is_queued_and_tells_it() -> None:
     async def main() -> None:
         disk = FakeDisk(seed=2)
         shop = Shop(disk)
+        await shop.writer.start()
         for ticket in range(100):
             shop.writer.append(group(ticket))
-        shop.writer.close()
-        shop.writer.close()
-        await asyncio.sleep(0)
-        assert shop.tickets == list(range(100))
+        await shop.writer.close()
+        await shop.writer.close()
+        assert (shop.tickets, shop.lost) == (list(range(100)), [])
         assert len(records_on(disk)) == 100
 
     asyncio.run(main())
@@ -155,6 +235,7 @@ def test_a_full_disk_is_told_and_tried_until_there_is_room() -> None:
     async def main() -> None:
         disk = FakeDisk(seed=3)
         shop = Shop(disk)
+        await shop.writer.start()
         shop.writer.append(group(1))
         await shop.until(lambda: shop.tickets == [1])
         for _ in range(3):
@@ -164,7 +245,7 @@ def test_a_full_disk_is_told_and_tried_until_there_is_room() -> None:
         await shop.until(lambda: len(shop.tickets) == 3)
         assert not shop.writer.is_full
         assert shop.lost == []
-        shop.writer.close()
+        await shop.writer.close()
         assert records_on(disk) == [b"1", b"2", b"3"]
 
     asyncio.run(main())
@@ -174,10 +255,11 @@ def test_a_disk_that_stays_full_does_not_hold_up_the_end() -> None:
     async def main() -> None:
         disk = FakeDisk(seed=4)
         shop = Shop(disk)
+        await shop.writer.start()
         for _ in range(10_000):
             disk.fail("write", errno.ENOSPC)
         shop.writer.append(group(1))
-        await asyncio.to_thread(shop.writer.close)
+        await shop.writer.close()
         assert shop.writer.is_full
         assert (shop.tickets, shop.lost, shop.writer.uncommitted) == ([], [], 1)
 
@@ -189,6 +271,7 @@ def test_a_failed_write_or_sync_ends_it_and_acknowledges_nothing(operation: str)
     async def main() -> None:
         disk = FakeDisk(seed=5)
         shop = Shop(disk)
+        await shop.writer.start()
         shop.writer.append(group(1))
         await shop.until(lambda: shop.tickets == [1])
         disk.fail("write" if operation == "write" else "sync", errno.EIO)
@@ -196,8 +279,7 @@ def test_a_failed_write_or_sync_ends_it_and_acknowledges_nothing(operation: str)
         await shop.until(lambda: shop.lost != [])
         assert isinstance(shop.lost[0], SpoolLostError)
         shop.writer.append(group(3))  # the server is on its way out, and need not know
-        shop.writer.close()
-        await asyncio.sleep(0)
+        await shop.writer.close()
         assert (shop.tickets, len(shop.lost)) == ([1], 1)
         assert b"1" in records_on(disk)
 
@@ -208,13 +290,86 @@ def test_it_makes_a_spare_at_once_and_seals_when_nothing_happens() -> None:
     async def main() -> None:
         disk = GatedDisk()
         shop = Shop(disk)
+        await shop.writer.start()
         shop.writer.append(group(1))
         # of the new segment, of the round, and one that nobody asked for: the seal
         for _ in range(3):
             assert await asyncio.to_thread(disk.synced.acquire, timeout=60)
-        assert shop.tickets == [1]
+        await shop.until(lambda: shop.tickets == [1])
         assert len(disk.names()) == 2
-        shop.writer.close()
+        await shop.writer.close()
         assert not disk.synced.acquire(blocking=False)
 
     asyncio.run(main())
+
+
+def test_a_process_recovers_what_another_one_wrote(tmp_path: Path) -> None:
+    async def main() -> None:
+        large, positions = bytes(1000), tuple(Position(f"p{n}", 1, n) for n in range(20_000))
+        first = Shop(tmp_path)
+        assert (await first.writer.start()).state.topics == {}
+        records = tuple(large + str(number).encode() for number in range(5_000))
+        change = TopicChange("t", records, len(records), positions, b"state")
+        first.writer.append(Group(7, (change, TopicChange("u", (b"one",), 1))))
+        await first.writer.close()
+        assert first.rounds == [[7]]
+        second = Shop(tmp_path)
+        found = await second.writer.start()
+        topic = found.state.topics["t"]
+        assert tuple(topic.records) == records
+        assert (tuple(topic.positions.values()), topic.state) == (positions, b"state")
+        assert list(found.state.topics["u"].records) == [b"one"]
+        assert found.segments
+        assert found.damages == []
+        await second.writer.close()
+
+    asyncio.run(main())
+
+
+def test_a_folder_that_cannot_be_used_is_refused_with_the_reason(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+
+    async def main() -> None:
+        with pytest.raises(SpoolError, match="cannot be used"):
+            await Shop(tmp_path / "file").writer.start()
+
+    asyncio.run(main())
+
+
+def test_a_process_that_is_killed_is_the_end_of_the_spool(tmp_path: Path) -> None:
+    async def main() -> None:
+        shop = Shop(tmp_path)
+        await shop.writer.start()
+        os.kill(shop.writer._helper.pid, signal.SIGKILL)  # type: ignore[attr-defined]
+        await shop.until(lambda: shop.lost != [])
+        shop.writer.append(group(1))
+        await shop.writer.close()
+        assert isinstance(shop.lost[0], SpoolLostError)
+        assert shop.tickets == []
+
+    asyncio.run(main())
+
+
+_KILLED_SERVER = """
+import asyncio, os, signal, sys
+from nearcast.runtime.spool_process import SpoolProcessSettings
+from nearcast.runtime.spool_writer import SpoolWriter
+from nearcast.spool.changes import Group, TopicChange
+
+async def main():
+    writer = SpoolWriter(SpoolProcessSettings(sys.argv[1], 1 << 16), print, print)
+    await writer.start()
+    for number in range(500):
+        writer.append(Group(number, (TopicChange("t", (b"%d" % number,), 1000),)))
+    await asyncio.sleep(0)  # handed over, not yet synced
+    os.kill(os.getpid(), signal.SIGKILL)
+
+asyncio.run(main())
+"""
+
+
+def test_what_was_handed_over_outlives_a_server_that_is_killed(tmp_path: Path) -> None:
+    done = subprocess.run([sys.executable, "-c", _KILLED_SERVER, str(tmp_path)], check=False)
+    assert done.returncode == -signal.SIGKILL
+    found = recovered_from(tmp_path)  # waits for the lock of the process that finishes
+    assert list(found.state.topic("t").records) == [b"%d" % number for number in range(500)]

@@ -13,13 +13,15 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass, field
+from math import isnan
 from typing import TypeVar
 
 from nearcast.links.steady_clock import steady_now
 from nearcast.sdk.credentials import Credentials, new_private_key
 from nearcast.wire.actions import Deliver, Home, ServerEvent, SessionClosed
-from nearcast.wire.messages import CloseReason, Notify, Publish, Report, Subscribe, Unsubscribe
+from nearcast.wire.messages import CloseReason, Notify, Report, Subscribe, Unsubscribe
 from nearcast.wire.noise import public_key
+from nearcast.wire.publication import Origin, Publication
 from nearcast.wire.server_sessions import ServerSessions
 from nearcast.wire.settings import WireSettings
 
@@ -139,17 +141,15 @@ class Edge:
             for names in self.subscribers.values():
                 if event.client in names:
                     names.remove(event.client)
+        elif isinstance(event, Publication):
+            self._take_publication(event)
         elif isinstance(event, Deliver):
-            self._take(event.client, event.message, round(event.received_s * 1e6))
+            self._take(event.client, event.message)
 
-    def _take(
-        self, client: str, message: Publish | Report | Subscribe | Unsubscribe, received_us: int
-    ) -> None:
+    def _take(self, client: str, message: Report | Subscribe | Unsubscribe) -> None:
         if isinstance(message, Report):
             self.site.reports.append(message)
             self.heard.set()
-        elif isinstance(message, Publish):
-            self._take_publication(client, message, received_us)
         elif message.topic == "forbidden":
             self.sessions.confirm(client, message.request, False, "no such topic")
         else:
@@ -160,40 +160,44 @@ class Edge:
                 names.append(client)
             self.sessions.confirm(client, message.request, True)
 
-    def _take_publication(self, client: str, publish: Publish, received_us: int) -> None:
-        site, stream = self.site, (client, publish.topic)
-        if publish.durable:
+    def _take_publication(self, one: Publication) -> None:
+        site, client = self.site, one.publisher
+        stream = (client, one.topic)
+        is_durable = one.origin is not Origin.ONCE
+        if is_durable:
             epoch, last = site.last.get(stream, (0, 0))
-            if publish.epoch > epoch:
-                last = publish.oldest - 1
-            is_news = publish.sequence > last
-            if is_news:
-                assert publish.sequence == last + 1
-                site.last[stream] = (publish.epoch, publish.sequence)
-                site.taken.setdefault(stream, []).append(publish.payload)
+            if one.epoch > epoch:
+                last = one.oldest - 1
+            if one.sequence > last + 1:
+                self.sessions.nack(client, one.topic, one.epoch, last + 1, one.sequence - last - 1)
+                return
+            is_new = one.sequence > last
+            if is_new:
+                site.last[stream] = (one.epoch, one.sequence)
+                site.taken.setdefault(stream, []).append(one.payload)
             if self.acknowledges:
                 up_to = site.last[stream][1]
-                self.sessions.acknowledge(client, publish.topic, publish.epoch, up_to)
-            if not is_news:
+                self.sessions.acknowledge(client, one.topic, one.epoch, up_to)
+            if not is_new:
                 return
         else:
-            site.once.append((publish.topic, publish.payload))
-        site.positions.append((publish.x_km, publish.y_km) if publish.has_position else None)
-        for subscriber in self.subscribers.get(publish.topic, ()):
+            site.once.append((one.topic, one.payload))
+        site.positions.append(None if isnan(one.x_km) else (one.x_km, one.y_km))
+        for subscriber in self.subscribers.get(one.topic, ()):
             self.sessions.notify(
                 subscriber,
                 [
                     Notify(
-                        topic=publish.topic,
+                        topic=one.topic,
                         publisher=client,
-                        epoch=publish.epoch,
-                        sequence=publish.sequence,
-                        durable=publish.durable,
+                        epoch=one.epoch,
+                        sequence=one.sequence,
+                        durable=is_durable,
                         part=0,
-                        payload=publish.payload,
-                        published_us=publish.published_us,
-                        received_us=received_us,
-                        notified_us=received_us + PROCESSING_US + BETWEEN_US,
+                        payload=one.payload,
+                        published_us=one.published_us,
+                        received_us=one.received_us,
+                        notified_us=one.received_us + PROCESSING_US + BETWEEN_US,
                         processing_us=PROCESSING_US,
                     )
                 ],

@@ -31,14 +31,15 @@ def test_it_publishes_and_hears(edge: Edge, tmp_path: Path) -> None:
         assert car.home == edge.home
         car.subscribe("a")
         receipts = [car.publish("a", str(number)) for number in range(50)]
-        assert [receipt.wait() for receipt in receipts] == [1] * 50
+        for receipt in receipts:
+            receipt.wait()
         assert receipts[-1].sequence == 50
         heard = [item.text for _, item in zip(range(50), car.notifications(5.0), strict=False)]
         assert sorted(map(int, heard)) == list(range(50))
         car.unsubscribe("a")
         assert car.next_notification(timeout_s=0) is None
         assert list(car.notifications(timeout_s=0)) == []
-        assert car.publish("a", "x", durable=False).wait() == 0
+        car.publish("a", "x", durable=False).wait()
         assert car.echo() > 0
         assert car.dropped_notifications == 0
         edge.heard.clear()

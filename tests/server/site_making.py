@@ -70,7 +70,6 @@ class RandomSite:
                 topic,
                 self.spool,
                 tuple(sorted({self.targets[topic, name] for name in self.publishers[topic]})),
-                {},
                 self.processor,
                 notify_after_sync=self.notify_after_sync,
             )
@@ -142,10 +141,7 @@ class RandomSite:
     def heard(self) -> dict[str, Counter[Identity]]:
         """What each client was told."""
         return {
-            name: Counter(
-                (one.notification.topic, one.notification.publisher, one.notification.sequence)
-                for one in client.notified
-            )
+            name: Counter((one.topic, one.publisher, one.sequence) for one in client.notified)
             for name, client in self.people.items()
         }
 

@@ -83,15 +83,15 @@ def test_every_publisher_of_the_plan_is_told_who_processes() -> None:
 
 def test_a_topic_that_delegates_has_the_cloud_among_its_brokers() -> None:
     seven, eight = orders_from_plan(small_scenario(), PLAN, addresses("1", "2", "cloud"), {}).topics
-    assert (seven.brokers, seven.share, seven.spool) == (("1",), {"1": 1.0}, 2)
-    assert (eight.brokers, eight.share, eight.spool) == (("2", "cloud"), {"2": 0.7}, 1)
+    assert (seven.brokers, seven.spool) == (("1",), 2)
+    assert (eight.brokers, eight.spool) == (("2", "cloud"), 1)
 
 
 def test_a_server_that_delegates_all_has_share_0_and_is_no_broker() -> None:
     plan = small_plan([True, False, False], [0.5, 1.0, 1.0])
     seven, eight = orders_from_plan(small_scenario(), plan, addresses("1", "2", "cloud"), {}).topics
-    assert (seven.brokers, seven.share) == (("1", "cloud"), {"1": 0.5})
-    assert (eight.brokers, eight.share) == (("cloud",), {"2": 0.0})
+    assert seven.brokers == ("1", "cloud")
+    assert eight.brokers == ("cloud",)
 
 
 def test_topics_are_processed_as_the_site_says() -> None:
@@ -159,16 +159,15 @@ def test_orders_of_a_generated_plan_agree_with_its_rows() -> None:
         kept = {server: part for server, edge, part in mine if edge}
         assert set(topic.brokers) - {"cloud"} == set(kept)
         assert ("cloud" in topic.brokers) == any(not edge or part < 1 for _, edge, part in mine)
-        assert topic.share == {server: kept.get(server, 0.0) for server, _, _ in mine}
     assert [one.home for one in orders.clients] == [servers[home] for home in plan.homes]
     delegated = Counter[str]()
     due: dict[str, float] = defaultdict(float)
-    share = {topic.topic: topic.share for topic in orders.topics}
+    share = {(topics[t], servers[s]): part for t, s, edge, part in rows if edge}
     for one in orders.clients:
         for name, server in one.publish.items():
             assert server in (one.home, "cloud")
             delegated[one.home] += server == "cloud"
-            due[one.home] += 1 - share[name][one.home]
+            due[one.home] += 1 - share.get((name, one.home), 0.0)
     assert sum(len(one.publish) for one in orders.clients) == int(scenario.members.publishes.sum())
     for server in servers:
         assert abs(delegated[server] - due[server]) <= 0.5 + 1e-9

@@ -2,14 +2,14 @@ from __future__ import annotations
 
 import pytest
 
-from nearcast.broker.messages import decode_message
-from nearcast.server.edge import EdgeServer
-from nearcast.server.node_settings import NodeSettings
 from nearcast.server.peer_channels import PeerChannels
+from nearcast.server.server import ClientAccess, Server
+from nearcast.server.server_settings import ServerSettings
 from nearcast.server.site_orders import ClientOrder, Orders, ServerOrder, TopicOrder
 from nearcast.wire.actions import Acknowledged, Home, SendDatagram
 from nearcast.wire.client_session import ClientSession
 from nearcast.wire.noise import public_key
+from nearcast.wire.publication import decode_record
 
 CLIENT = ("car", 1)
 
@@ -25,15 +25,20 @@ class OneEdge:
         def random_bytes(count: int) -> bytes:
             return next(counter).to_bytes(count, "big")
 
-        self.edge = EdgeServer(
-            NodeSettings("e1"), PeerChannels(1), lambda: self.now, server_key, random_bytes
+        self.edge = Server(
+            ServerSettings("e1"),
+            PeerChannels(1),
+            lambda: self.now,
+            access=ClientAccess(server_key, random_bytes),
         )
+        assert self.edge.clients is not None
+        self.clients = self.edge.clients
         orders = Orders(
             1,
             1,
             "cloud",
             (ServerOrder("e1", "e1", 7000, public_key(server_key)),),
-            (TopicOrder("t", 100, ("e1",), {"e1": 1.0}),),
+            (TopicOrder("t", 100, ("e1",)),),
             (ClientOrder("car", public_key(client_key), "e1", {"t": "e1"}),),
         )
         self.edge.obey(orders, self.now)
@@ -56,7 +61,7 @@ class OneEdge:
 
     def spooled(self) -> list[int]:
         live = self.edge.broker.export_topic("t")
-        return [decode_message("t", record).sequence for record in live.records]
+        return [decode_record("t", record).sequence for record in live.records]
 
 
 def test_a_hiccup_turns_nobody_away() -> None:
@@ -74,13 +79,13 @@ def test_a_queue_that_stands_turns_publishers_away_and_loses_nothing(cause: str)
     for _ in range(15):
         one.client.publish("t", b"x", one.now)
         if cause == "disk":
-            one.edge.commit_wait_s = 5.0
+            one.clients.commit_wait_s = 5.0
         one.step(0.2 if cause == "queue" else 0.0)
     assert one.edge.counts["busy"] > 0
     taken = one.spooled()
     assert len(taken) < 15
     assert taken == list(range(1, len(taken) + 1))
-    one.edge.commit_wait_s = 0.0
+    one.clients.commit_wait_s = 0.0
     for _ in range(100):
         one.step(0.0)
     assert one.spooled() == list(range(1, 16))

@@ -14,7 +14,7 @@ from nearcast.server.peer_channel import decode_frame
 from nearcast.server.site_orders import ClientOrder, Orders, TopicOrder
 from nearcast.server.stream_targets import Capacity
 from nearcast.testing.simulated_site import Network, SimulatedClient, SimulatedSite
-from nearcast.wire.actions import Connected, Disconnected
+from nearcast.wire.actions import Confirmed, Connected, Disconnected
 from nearcast.wire.messages import CloseReason
 from nearcast.wire.noise import public_key
 from server.site_making import NOTED, RandomSite
@@ -54,7 +54,7 @@ class SmallSite:
 
     def heard(self) -> dict[str, list[str]]:
         return {
-            name: [one.notification.payload.decode() for one in client.notified]
+            name: [one.payload.decode() for one in client.notified]
             for name, client in self.people.items()
         }
 
@@ -111,7 +111,7 @@ def test_publishers_beyond_the_room_of_their_home_go_to_the_cloud() -> None:
 
 def test_a_publisher_that_no_plan_knew_is_heard_by_all_from_its_first_message_on() -> None:
     made = SmallSite()
-    made.start(TopicOrder("t", 5, ("e2",), {"e2": 1.0}))
+    made.start(TopicOrder("t", 5, ("e2",)))
     made.people["a"].publish("t", b"first")
     made.site.run(1.0)
     assert made.heard() == {"a": [], "b": ["first"], "c": ["first"], "d": ["first"]}
@@ -120,7 +120,7 @@ def test_a_publisher_that_no_plan_knew_is_heard_by_all_from_its_first_message_on
 
 def test_after_the_end_of_a_subscription_nothing_comes() -> None:
     made = SmallSite()
-    made.start(TopicOrder("t", 5, ("e1",), {"e1": 1.0}))
+    made.start(TopicOrder("t", 5, ("e1",)))
     made.people["d"].unsubscribe("t")
     made.site.run(1.0)
     made.people["a"].publish("t", b"x")
@@ -133,7 +133,7 @@ def test_after_the_end_of_a_subscription_nothing_comes() -> None:
 def test_messages_without_acknowledgement_take_the_same_ways(durable: bool, target: str) -> None:
     made = SmallSite()
     made.publish = {"a": {"t": target}}
-    made.start(TopicOrder("t", 5, (target,), {}))
+    made.start(TopicOrder("t", 5, (target,)))
     for number in range(3):
         made.people["a"].publish("t", b"%d" % number, durable=durable)
         made.site.run(0.1)
@@ -141,7 +141,7 @@ def test_messages_without_acknowledgement_take_the_same_ways(durable: bool, targ
     assert made.heard() == {"a": [], "b": wanted, "c": wanted, "d": wanted}
     assert made.spool(target) == wanted
     for one in made.people["c"].notified:
-        assert one.notification.durable == durable
+        assert one.durable == durable
     made.site.servers[target].kill()
     made.site.servers[target].restart()
     assert made.spool(target) == (wanted if durable else [])
@@ -169,7 +169,7 @@ def test_a_notification_that_comes_long_after_its_client_moved_follows_it() -> N
     network = Network()
     made = SmallSite(network=network)
     made.publish = {"a": {"t": "cloud"}}
-    topic = TopicOrder("t", 5, ("cloud",), {})
+    topic = TopicOrder("t", 5, ("cloud",))
     made.start(topic)
     network.cuts.add(frozenset(("cloud", "e2")))
     made.people["a"].publish("t", b"late")
@@ -218,11 +218,11 @@ def test_streams_that_new_orders_move_lose_nothing(seed: int) -> None:
 def test_a_broker_that_is_new_to_a_topic_gets_what_the_others_have() -> None:
     made = SmallSite()
     made.publish = {"a": {"t": "e1"}}
-    made.start(TopicOrder("t", 5, ("e1",), {}))
+    made.start(TopicOrder("t", 5, ("e1",)))
     for number in range(8):
         made.people["a"].publish("t", b"%d" % number)
         made.site.run(0.1)
-    made.obey(TopicOrder("t", 5, ("e1", "cloud"), {}))
+    made.obey(TopicOrder("t", 5, ("e1", "cloud")))
     made.site.run(1.0)
     assert made.spool("e1") == made.spool("cloud") == ["3", "4", "5", "6", "7"]
 
@@ -231,11 +231,11 @@ def test_a_broker_that_is_new_to_a_topic_gets_what_the_others_have() -> None:
 def test_a_topic_that_changes_is_whole_on_the_disk_at_every_moment(after_ms: float) -> None:
     made = SmallSite()
     made.publish = {"a": {"t": "e1"}}
-    made.start(TopicOrder("t", 5, ("e1",), {}))
+    made.start(TopicOrder("t", 5, ("e1",)))
     for number in range(4):
         made.people["a"].publish("t", b"%d" % number)
         made.site.run(0.1)
-    made.obey(TopicOrder("t", 9, ("e1",), {}))
+    made.obey(TopicOrder("t", 9, ("e1",)))
     made.site.run(after_ms / 1e3)
     made.site.servers["e1"].kill()
     made.site.servers["e1"].restart()
@@ -245,25 +245,25 @@ def test_a_topic_that_changes_is_whole_on_the_disk_at_every_moment(after_ms: flo
 def test_a_smaller_spool_keeps_the_newest_messages() -> None:
     made = SmallSite()
     made.publish = {"a": {"t": "e1"}}
-    made.start(TopicOrder("t", 5, ("e1",), {}))
+    made.start(TopicOrder("t", 5, ("e1",)))
     for number in range(4):
         made.people["a"].publish("t", b"%d" % number)
         made.site.run(0.1)
-    made.obey(TopicOrder("t", 2, ("e1",), {}))
+    made.obey(TopicOrder("t", 2, ("e1",)))
     assert made.spool("e1") == ["2", "3"]
 
 
 @pytest.mark.parametrize(
     "bad",
     [
-        TopicOrder("t", 5, ("e1",), {}, "threshold", {"no such option": 1}),
-        TopicOrder("t", 0, ("e1",), {}),
+        TopicOrder("t", 5, ("e1",), "threshold", {"no such option": 1}),
+        TopicOrder("t", 0, ("e1",)),
     ],
 )
 def test_a_topic_that_cannot_be_managed_as_ordered_goes_on_as_it_was(bad: TopicOrder) -> None:
     made = SmallSite()
     made.publish = {"a": {"t": "e1"}}
-    made.start(TopicOrder("t", 5, ("e1",), {}))
+    made.start(TopicOrder("t", 5, ("e1",)))
     made.people["a"].publish("t", b"0")
     made.site.run(1.0)
     for _ in range(3):
@@ -278,8 +278,8 @@ def test_a_topic_that_cannot_be_managed_as_ordered_goes_on_as_it_was(bad: TopicO
 
 def test_a_topic_whose_first_orders_are_bad_is_refused_and_the_server_lives() -> None:
     made = SmallSite()
-    good = TopicOrder("t", 5, ("e1",), {})
-    made.start(good, TopicOrder("bad", 0, ("e1",), {}), TopicOrder("x" * 2_000, 5, ("e1",), {}))
+    good = TopicOrder("t", 5, ("e1",))
+    made.start(good, TopicOrder("bad", 0, ("e1",)), TopicOrder("x" * 2_000, 5, ("e1",)))
     assert made.events("e1")["topic_refused"] >= 2
     made.people["a"].publish("t", b"0")
     made.people["a"].publish("bad", b"0")
@@ -296,7 +296,7 @@ def test_a_processor_that_does_not_exist_costs_its_notifications_only() -> None:
 
     made.site.process = fail
     made.publish = {"a": {"t": "e1", "u": "e1"}}
-    made.start(TopicOrder("t", 5, ("e1",), {}, "nowhere:None"), TopicOrder("u", 5, ("e1",), {}))
+    made.start(TopicOrder("t", 5, ("e1",), "nowhere:None"), TopicOrder("u", 5, ("e1",)))
     made.people["d"].subscribe("u")
     made.site.run(1.0)
     for topic in ("t", "u"):
@@ -310,9 +310,9 @@ def test_a_processor_that_does_not_exist_costs_its_notifications_only() -> None:
 
 def test_a_revoked_client_is_sent_away_and_no_longer_told() -> None:
     made = SmallSite()
-    made.start(TopicOrder("t", 5, ("e1",), {}))
+    made.start(TopicOrder("t", 5, ("e1",)))
     del made.homes["d"]
-    made.obey(TopicOrder("t", 5, ("e1",), {}))
+    made.obey(TopicOrder("t", 5, ("e1",)))
     made.site.run(5.0)
     made.people["a"].publish("t", b"x")
     made.site.run(5.0)
@@ -329,7 +329,7 @@ def test_a_revoked_client_is_sent_away_and_no_longer_told() -> None:
 
 def test_without_the_manager_servers_go_on_and_reports_do_not_pile_up() -> None:
     made = SmallSite()
-    made.start(TopicOrder("t", 5, ("e1",), {}))
+    made.start(TopicOrder("t", 5, ("e1",)))
     made.site.run(300.0)
     made.people["a"].publish("t", b"x")
     made.site.run(1.0)
@@ -352,7 +352,7 @@ def test_without_the_manager_servers_go_on_and_reports_do_not_pile_up() -> None:
 
 def test_orders_survive_a_restart_without_the_manager() -> None:
     made = SmallSite()
-    made.start(TopicOrder("t", 5, ("e1",), {}))
+    made.start(TopicOrder("t", 5, ("e1",)))
     saved = made.site.servers["e1"].saved_orders
     assert saved is not None
     assert msgspec.msgpack.decode(msgspec.msgpack.encode(saved), type=Orders) == saved
@@ -362,3 +362,32 @@ def test_orders_survive_a_restart_without_the_manager() -> None:
     older = msgspec.structs.replace(saved, revision=0, topics=())
     made.node("e1").obey(older, made.site.now)
     assert made.node("e1").orders == saved
+
+
+@pytest.mark.parametrize("target", ["e1", "cloud"])
+def test_a_message_published_as_soon_as_a_subscription_is_confirmed_is_heard(target: str) -> None:
+    network = Network(delay_s=lambda sender, receiver: 0.05 if len(sender) > 1 else 0.001)
+    made = SmallSite(network=network)
+    made.publish = {"a": {"t": target}}
+    made.obey(TopicOrder("t", 5, (target,)))
+    made.site.connect(made.people.values())
+    made.site.run(1.0)
+    made.people["c"].subscribe("t")
+    while not any(isinstance(event, Confirmed) for _, event in made.people["c"].events):
+        made.site.run(0.001)
+    made.people["a"].publish("t", b"at once")
+    made.site.run(1.0)
+    assert made.heard()["c"] == ["at once"]
+
+
+def test_a_subscription_is_confirmed_though_a_server_is_away() -> None:
+    made = SmallSite()
+    made.obey(TopicOrder("t", 5, ("e1", "cloud")))
+    made.site.connect(made.people.values())
+    made.site.run(1.0)
+    made.site.servers["cloud"].kill()
+    made.people["c"].subscribe("t")
+    made.site.run(3.0)
+    assert not [one for _, one in made.people["c"].events if isinstance(one, Confirmed)]
+    made.site.run(4.0)
+    assert [one.accepted for _, one in made.people["c"].events if isinstance(one, Confirmed)]

@@ -20,11 +20,14 @@ from nearcast.server.mesh_messages import (
     Notice,
     Notices,
     Subscribers,
+    SubscribersKnown,
     Undelivered,
     encode_mesh,
 )
 from nearcast.server.peer_channel import Frame, encode_frame
 from nearcast.testing.simulated_site import Network
+from nearcast.wire.hot_frames import encode_notify
+from nearcast.wire.messages import Notify
 from server.site_making import QUICK, Identity, RandomSite
 
 
@@ -178,7 +181,10 @@ def test_frames_between_servers_stay_in_proportion_on_a_bad_network() -> None:
     assert bad.site.frames <= 2 * good.site.frames
 
 
-NOTICE = Notice("t0", "p", 1, 1, True, 0, b"x", ("c0",), 1, 1, 0, 1)
+def notice(payload: bytes, *clients: str, topic: str = "t0") -> Notice:
+    return Notice(encode_notify(Notify(topic, "p", 1, 1, True, 0, payload, 1, 1, 1)), clients)
+
+
 WRONG: list[MeshMessage] = [
     Copies("t0", (b"", b"\xff" * 10)),
     Copies("t0", (b"\x00" * 200,)),
@@ -190,16 +196,19 @@ WRONG: list[MeshMessage] = [
     ForwardAck("nowhere", "nobody", 1, 1 << 63),
     ForwardNack("t0", "c0", -1, -1),
     ForwardNack("t0", "nobody", 1, 1),
-    ForwardBusy("t0", "c0", 1, 1, float("inf")),
-    ForwardBusy("t0", "c0", -1, -1, float("nan")),
+    ForwardBusy("t0", "c0", float("inf")),
+    ForwardBusy("t0", "c0", float("nan")),
+    ForwardBusy("t0", "nobody", 0.1),
     CopyNack("t0", "c0", 1, ((5, 1), (-9, 1 << 60))),
     CopyNack("nowhere", "nobody", 1, ()),
     Advance("t0", "c0", -1, -1),
     Advance("nowhere", "c0", 1 << 63, 1 << 63),
     Undelivered("c0", (b"", b"\x00", b"rubbish")),
     Undelivered("nobody", (b"\x00",)),
-    Notices((NOTICE, Notice("", "p", -1, -1, True, -1, b"", ("c0", "nobody"), -1, -1, -1, -1))),
-    Notices((Notice("t0", "p", 1, 1, True, 0, bytes(5_000), ("c0",), 1, 1, 0, 1),)),
+    Notices((notice(b"x", "c0"), notice(b"", "c0", "nobody", topic=""))),
+    Notices((Notice(b"rubbish", ("c0",)),)),
+    Notices((notice(bytes(5_000), "c0"),)),
+    SubscribersKnown(-1),
     Subscribers("t0", (("nobody", float("nan"), float("inf")),), complete=False),
     Manages("y" * 5_000),
     Manages(""),
@@ -226,7 +235,7 @@ def test_whatever_comes_over_the_mesh_a_server_goes_on(victim: str) -> None:
     assert len(refused) == node.counts["mesh_refused"]
     assert {one.fields["server"] for one in refused} == {"e1"}
     server.on_mesh("nobody", encode_frame(Frame(1, False, 1, 1, [encode_mesh(WRONG[0])], 0, 0)))
-    assert node.counts["mesh_strangers"] == 1
+    assert node.counts["mesh_rejected_unknown_server"] == 1
     made.site.servers["e1"].kill()
     made.site.servers["e1"].restart()
     made.site.servers["e1"].kill()  # its life must be above the one that was made up

@@ -23,7 +23,7 @@ def targets(capacity: Capacity, spool: int = 10) -> StreamTargets:
 
 def test_what_the_orders_name_goes_where_they_say_whatever_the_room() -> None:
     made = targets(Capacity(0.0, 0.0))
-    topic = TopicOrder("t", 5, ("e1", "e2", "cloud"), {})
+    topic = TopicOrder("t", 5, ("e1", "e2", "cloud"))
     made.obey(orders({"a": {"t": "e1"}, "b": {"t": "e2"}, "c": {"t": "cloud"}}, topic))
     assert [made.target("t", name) for name in "abc"] == ["e1", "e2", "cloud"]
     assert (made.local_streams, made.delegated_streams) == (1, 2)
@@ -32,7 +32,7 @@ def test_what_the_orders_name_goes_where_they_say_whatever_the_room() -> None:
 
 def test_a_server_without_a_broker_of_the_topic_leaves_the_work_to_the_cloud() -> None:
     made = targets(Capacity())
-    made.obey(orders({"a": {"t": "e2"}}, TopicOrder("t", 5, ("e1", "cloud"), {})))
+    made.obey(orders({"a": {"t": "e2"}}, TopicOrder("t", 5, ("e1", "cloud"))))
     assert made.target("t", "a") == "cloud"
 
 
@@ -46,7 +46,7 @@ def test_unnamed_streams_stay_here_while_storage_and_compute_last(seed: int) -> 
     rng = Random(seed)
     capacity = Capacity(rng.choice([35.0, 60.0, 1e9]), rng.choice([45.0, 90.0, 1e9]))
     made = targets(capacity)
-    made.obey(orders(None, TopicOrder("planned", 15, ("e1",), {})))
+    made.obey(orders(None, TopicOrder("planned", 15, ("e1",))))
     held: dict[str, set[str]] = {"planned": set()}
     spools = {"planned": 15}
     for _ in range(60):
@@ -67,7 +67,7 @@ def test_unnamed_streams_stay_here_while_storage_and_compute_last(seed: int) -> 
 
 def test_new_orders_move_only_the_streams_that_they_speak_of() -> None:
     made = targets(Capacity(20.0, 20.0))
-    first = TopicOrder("t", 10, ("e1", "cloud"), {})
+    first = TopicOrder("t", 10, ("e1", "cloud"))
     made.obey(orders({"a": {"t": "e1"}}, first))
     assert [made.target("t", "a"), made.target("u", "b"), made.target("u", "c")] == [
         "e1",
@@ -87,8 +87,8 @@ def test_new_orders_move_only_the_streams_that_they_speak_of() -> None:
 
 def test_a_spool_of_another_size_counts_from_the_next_orders_on() -> None:
     made = targets(Capacity())
-    made.obey(orders(None, TopicOrder("t", 10, ("e1",), {})))
+    made.obey(orders(None, TopicOrder("t", 10, ("e1",))))
     made.target("t", "a")
-    made.obey(orders(None, TopicOrder("t", 30, ("e1",), {}), revision=2))
+    made.obey(orders(None, TopicOrder("t", 30, ("e1",)), revision=2))
     assert made.target("t", "a") == "e1"
     assert (made.storage_used, made.compute_used) == (30.0, 30.0)

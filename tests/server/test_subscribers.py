@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from nearcast.server.departures import Departures
+from nearcast.server.handover_buffer import HandoverBuffer
 from nearcast.server.home_clients import HomeClients
 from nearcast.server.mesh_messages import Moved, Subscribers, Unsubscribed
-from nearcast.server.subscriber_news import SubscriberNews
 from nearcast.server.subscribers import SubscriberDirectory
+from nearcast.server.subscription_updates import SubscriptionUpdates
 
 
 def told(topic: str, *clients: str, complete: bool = False) -> Subscribers:
@@ -87,7 +87,7 @@ def test_forgetting_a_client_returns_its_topics_once() -> None:
 def test_all_servers_hear_of_subscribers_but_only_brokers_of_moves() -> None:
     clients = HomeClients()
     brokers = {"t": ["e2"]}
-    news = SubscriberNews(clients, lambda: ["e1", "e2", "e3"], lambda topic: brokers[topic])
+    news = SubscriptionUpdates(clients, lambda: ["e1", "e2", "e3"], lambda topic: brokers[topic])
     clients.move("a", 3.0, 4.0)
     clients.subscribe("a", "t")
     whole = (("a", 3.0, 4.0),)
@@ -98,7 +98,7 @@ def test_all_servers_hear_of_subscribers_but_only_brokers_of_moves() -> None:
 
 
 def test_mail_waits_for_a_client_and_is_given_up_in_the_end() -> None:
-    between = Departures(grace_s=3.0, client_limit=1)
+    between = HandoverBuffer(grace_s=3.0, client_limit=1)
     assert between.keep("a", [b"1"], now=0.0)
     assert between.keep("a", [b"2"], now=2.0)
     assert not between.keep("b", [b"3"], now=2.0)
@@ -110,7 +110,7 @@ def test_mail_waits_for_a_client_and_is_given_up_in_the_end() -> None:
 
 
 def test_a_client_that_left_is_remembered_for_a_while() -> None:
-    between = Departures(grace_s=3.0)
+    between = HandoverBuffer(grace_s=3.0)
     between.leave("a", ["t"], now=0.0)
     between.leave("b", ["u"], now=0.0)
     between.arrive("b")

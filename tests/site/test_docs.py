@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 from msgspec import NODEFAULT, inspect
-
 from nearcast.broker.messages import Message
+
 from nearcast.broker.notifications import InCircle
 from nearcast.broker.topic_spool import TopicSpool
 from nearcast.runtime import config
@@ -73,7 +73,7 @@ def test_the_processor_of_the_page_works() -> None:
     exec(source, names)
     spool = TopicSpool(10)
     for payload in (b"sun", b"ice"):
-        spool.append(Message("road", "car", 1, 1, 0.0, 0.0, 2.0, 3.0, payload))
+        spool.append(Message("road", "car", 1, 1, 0, 0, 2.0, 3.0, payload))
     batch = list(spool.view())
     (told,) = names["IceWarning"](radius_km=4.0).process(batch, spool.view())
     assert (told.payload, told.audience) == (b"ice ahead", InCircle(2.0, 3.0, 4.0))

@@ -13,12 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from nearcast.broker.messages import Message, Origin, decode_message
+from nearcast.links.real_disk import RealDisk
 from nearcast.sdk import Client, Connected, Credentials, Notification, Receipt
 from nearcast.site.layout import SiteFolder
 from nearcast.site.live_site import LiveSite, run_site
 from nearcast.spool.log import SpoolLog
-from nearcast.spool.real_disk import RealDisk
+from nearcast.wire.publication import Origin, Publication, decode_record
 from small_site.making import output_of, quick, write_small_scenario
 
 pytestmark = pytest.mark.slow
@@ -162,24 +162,24 @@ async def _acknowledged(load: Load, count: int) -> str:
         return await load.waiting
 
 
-def _spooled(site: SiteFolder) -> Iterator[Message]:
+def _spooled(site: SiteFolder) -> Iterator[Publication]:
     """Return what the spools hold, edge by edge, each topic in its order."""
     for edge in [*EDGES, "cloud"]:
         log = SpoolLog.open(RealDisk(site.folder / "data" / edge / "spool"))
         assert not log.recovered.damages
         for topic, live in log.recovered.state.topics.items():
-            messages = [decode_message(topic, record) for record in live.records]
+            messages = [decode_record(topic, record) for record in live.records]
             own = Counter(map(_identity, messages))
             assert max(own.values(), default=1) == 1, f"{edge} has a message twice"
             yield from messages
         log.close()
 
 
-def _identity(one: Message) -> Identity:
+def _identity(one: Publication) -> Identity:
     return one.topic, one.publisher, one.epoch, one.sequence
 
 
-def _assert_in_order(messages: list[Message]) -> None:
+def _assert_in_order(messages: list[Publication]) -> None:
     """Each publisher's messages of a topic are there without gaps, in the order of sending."""
     streams: dict[tuple[str, str, int], list[int]] = {}
     for one in messages:

@@ -15,11 +15,12 @@ import pytest
 
 from nearcast.domain.scenario_files import read_scenario
 from nearcast.errors import NearcastError
+from nearcast.links.http_client import ask
 from nearcast.runtime.event_log_tables import read_notifications, read_publications
 from nearcast.runtime.metrics import STAGES
 from nearcast.sdk import NotConnectedError, Notification, SyncClient
 from nearcast.site.layout import lay_out_site
-from nearcast.site.live_site import LiveSite, ask, run_site
+from nearcast.site.live_site import LiveSite, run_site
 from nearcast.site.processes import SiteProcesses
 from small_site.making import (
     health,
@@ -93,7 +94,7 @@ def test_metrics_are_prometheus_text_with_a_histogram_for_each_stage(live: LiveS
         infinite = {f"+Inf {stage}" for stage in STAGES}
         assert infinite <= set(metrics["nearcast_stage_seconds_bucket"])
         assert "nearcast_publications_total" in metrics
-        assert metrics["nearcast_mesh_dropped"] == {"": 0.0}
+        assert metrics["nearcast_mesh_dropped_total"] == {"": 0.0}
         assert metrics["nearcast_mesh_links"][""] >= 1
     assert "nearcast_manager_servers_up" in metrics_of(live.site.servers[0].http_port)
 

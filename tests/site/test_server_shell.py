@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import threading
 from collections.abc import Callable
 from io import StringIO
 from pathlib import Path
@@ -72,6 +73,18 @@ def test_a_bug_in_one_event_is_counted_and_logged_and_the_server_goes_on(
     (line,) = [json.loads(one) for one in said.getvalue().splitlines() if "internal_error" in one]
     assert line["level"] == "error"
     assert "RuntimeError: a bug" in line["error"]
+
+
+def test_a_server_has_no_thread_but_that_of_its_loop(tmp_path: Path) -> None:
+    async def live() -> None:
+        before = threading.active_count()
+        server = LiveServer(_cloud(tmp_path), MemoryHub().link("cloud"), None)
+        await server.start()
+        assert threading.active_count() == before
+        await server.stop()
+        assert threading.active_count() == before
+
+    asyncio.run(live())
 
 
 def test_a_second_server_on_the_same_data_is_refused_and_harms_nothing(tmp_path: Path) -> None:

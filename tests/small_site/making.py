@@ -14,8 +14,9 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from nearcast.domain.json_files import write_json
 from nearcast.errors import NearcastError
+from nearcast.links.http_client import ask
 from nearcast.site.layout import SiteOptions
-from nearcast.site.live_site import LiveSite, ask
+from nearcast.site.live_site import LiveSite
 
 __all__ = [
     "health",

@@ -17,14 +17,15 @@ from nearcast.wire.actions import (
     ClientEvent,
     Deliver,
     Home,
-    Notified,
     SendDatagram,
     ServerEvent,
     SessionClosed,
 )
 from nearcast.wire.client_session import ClientSession
-from nearcast.wire.messages import Publish, Subscribe, Unsubscribe
+from nearcast.wire.messages import Subscribe, Unsubscribe
 from nearcast.wire.noise import public_key
+from nearcast.wire.notification import Notification
+from nearcast.wire.publication import Origin, Publication
 from nearcast.wire.server_sessions import ServerSessions
 from nearcast.wire.settings import Address, WireSettings
 
@@ -50,7 +51,7 @@ class Broker:
         default_factory=lambda: defaultdict(list)
     )
     last: dict[tuple[str, str], tuple[int, int]] = field(default_factory=dict)
-    once: list[tuple[str, Publish]] = field(default_factory=list)
+    once: list[tuple[str, Publication]] = field(default_factory=list)
     repeated: int = 0
     gaps: int = 0
     refused: int = 0
@@ -67,7 +68,7 @@ class Server:
         self.bytes_out: Counter[Address] = Counter()
         self.datagrams_out = 0
         self.proved: set[Address] = set()
-        self.is_busy: Callable[[Publish], bool] = lambda publish: False
+        self.is_busy: Callable[[Publication], bool] = lambda one: False
         self.sync_s = 0.003
 
     def receive(self, batch: list[tuple[bytes, Address]]) -> None:
@@ -81,39 +82,41 @@ class Server:
     def handle(self, events: list[ServerEvent]) -> None:
         self.events.extend(events)
         for event in events:
-            if isinstance(event, Deliver):
+            if isinstance(event, Publication):
                 self.take(event)
+            elif isinstance(event, Deliver) and isinstance(event.message, Subscribe | Unsubscribe):
+                message = event.message
+                accepted = message.topic != "forbidden"
+                self.sessions.confirm(event.client, message.request, accepted)
 
-    def take(self, event: Deliver) -> None:
-        client, message = event.client, event.message
-        if isinstance(message, Subscribe | Unsubscribe):
-            self.sessions.confirm(client, message.request, accepted=message.topic != "forbidden")
-        elif isinstance(message, Publish) and not message.durable:
-            self.broker.once.append((client, message))
-        elif isinstance(message, Publish):
-            stream = (client, message.topic)
-            epoch, last = self.broker.last.get(stream, (message.epoch, message.oldest - 1))
-            if message.epoch > epoch:
-                epoch, last = message.epoch, message.oldest - 1
-            assert message.epoch == epoch
-            if message.sequence <= last:
-                self.broker.repeated += 1
-            elif message.sequence > last + 1:
-                self.broker.gaps += 1
-                self.sessions.nack(client, message.topic, epoch, last + 1)
-                return
-            elif self.is_busy(message):
-                self.broker.refused += 1
-                self.sessions.busy(client, 0.2, message)
-                return
-            else:
-                self.broker.taken[stream].append((message.sequence, message.payload))
-                self.broker.last[stream] = (epoch, message.sequence)
-            up_to = self.broker.last[stream][1]
-            self.world.later(
-                self.sync_s,
-                lambda: self.sessions.acknowledge(client, message.topic, epoch, up_to),
-            )
+    def take(self, one: Publication) -> None:
+        client = one.publisher
+        if one.origin is Origin.ONCE:
+            self.broker.once.append((client, one))
+            return
+        stream = (client, one.topic)
+        epoch, last = self.broker.last.get(stream, (one.epoch, one.oldest - 1))
+        if one.epoch > epoch:
+            epoch, last = one.epoch, one.oldest - 1
+        assert one.epoch == epoch
+        if one.sequence <= last:
+            self.broker.repeated += 1
+        elif one.sequence > last + 1:
+            self.broker.gaps += 1
+            self.sessions.nack(client, one.topic, epoch, last + 1, one.sequence - last - 1)
+            return
+        elif self.is_busy(one):
+            self.broker.refused += 1
+            self.sessions.busy(client, 0.2, one.topic)
+            return
+        else:
+            self.broker.taken[stream].append((one.sequence, one.payload))
+            self.broker.last[stream] = (epoch, one.sequence)
+        up_to = self.broker.last[stream][1]
+        self.world.later(
+            self.sync_s,
+            lambda: self.sessions.acknowledge(client, one.topic, epoch, up_to),
+        )
 
     def flush(self) -> None:
         for send in self.sessions.flush(self.world.now):
@@ -143,9 +146,9 @@ class Client:
     @property
     def notified(self) -> list[tuple[str, int, int]]:
         return [
-            (event.notification.topic, event.notification.sequence, event.notification.part)
+            (event.topic, event.sequence, event.part)
             for event in self.events
-            if isinstance(event, Notified)
+            if isinstance(event, Notification)
         ]
 
     def publish_next(self, topic: str) -> None:

@@ -7,11 +7,11 @@ from typing import NamedTuple
 import msgspec
 
 from nearcast.broker.guard import ProcessorReport
-from nearcast.broker.messages import Message
 from nearcast.broker.notifications import OutgoingNotification
 from nearcast.broker.requests import ProcessRequest
 from nearcast.broker.sequence_gate import Ranges, Verdict
 from nearcast.spool.changes import Group
+from nearcast.wire.publication import Publication
 
 __all__ = ["Ack", "Actions", "Copy", "Nack", "Refusal"]
 
@@ -23,8 +23,8 @@ class Ack(NamedTuple):
     publisher: str
     epoch: int
     through: int
-    to_server: str | None = None
-    """The broker that copied them here; None: tell the publisher."""
+    home: str | None = None
+    """The server to tell, which forwards the stream; None: tell the publisher itself."""
 
 
 class Nack(msgspec.Struct, frozen=True):
@@ -34,14 +34,16 @@ class Nack(msgspec.Struct, frozen=True):
     publisher: str
     epoch: int
     missing: Ranges
-    to_server: str | None = None
-    """The broker that copies them here; None: tell the publisher."""
+    home: str | None = None
+    """As for `Ack`."""
+    copied_by: str | None = None
+    """The broker that copies them here and has to send them; None: they come by `home`."""
 
 
 class Refusal(msgspec.Struct, frozen=True):
     """A message is not taken, and sending it again would not help."""
 
-    message: Message
+    publication: Publication
     reason: Verdict | None
     """None: its topic is not managed here."""
     epoch: int | None = None
@@ -53,7 +55,7 @@ class Copy(msgspec.Struct, frozen=True):
 
     to_server: str
     topic: str
-    messages: tuple[Message, ...]
+    publications: tuple[Publication, ...]
 
 
 class Actions(msgspec.Struct):
@@ -68,9 +70,9 @@ class Actions(msgspec.Struct):
     acks: list[Ack] = msgspec.field(default_factory=list)
     nacks: list[Nack] = msgspec.field(default_factory=list)
     refusals: list[Refusal] = msgspec.field(default_factory=list)
-    busy: list[Message] = msgspec.field(default_factory=list)
-    """Not taken, because too many wait for the topic's processor: to be sent again later. By
-    origin: a publisher is to be told of a direct one, nobody of the others."""
+    busy: list[tuple[Publication, str | None]] = msgspec.field(default_factory=list)
+    """Not taken, because too many wait for the topic's processor: to be sent again later; each
+    with the server that forwarded it. Publishers are told, nobody else repeats anything."""
     reports: list[ProcessorReport] = msgspec.field(default_factory=list)
     duplicates: int = 0
     """Messages that had been taken before."""

@@ -1,4 +1,11 @@
-"""The broker of a server: its topics, and what waits until it is durable."""
+"""The broker of a server: its topics, and what waits until it is durable.
+
+A pass of the server gives publications to `admit`, `admit_copy` and `admit_once`, and ends with
+`run`, which processes them topic by topic. Every method that returns `Actions` wants them done:
+``to_store`` appended to the log in the order it comes, ``to_process`` given to a host of
+processors, the rest at once; `on_committed` gets the tickets that the log gives back after a sync,
+`on_processed` the results of the host.
+"""
 
 from __future__ import annotations
 
@@ -6,19 +13,19 @@ from collections.abc import Callable, Iterable, Sequence
 
 from msgspec import structs
 
-from nearcast.broker.actions import Actions, Refusal
+from nearcast.broker.actions import Ack, Actions, Refusal
 from nearcast.broker.audiences import SubscriberLookup
-from nearcast.broker.handled import Handled
-from nearcast.broker.messages import Message, Origin
 from nearcast.broker.processor import Processor
 from nearcast.broker.registry import make_processor
 from nearcast.broker.requests import ProcessRequest, ProcessResult
 from nearcast.broker.sequence_gate import Ranges
+from nearcast.broker.settlement import Deferred
 from nearcast.broker.topic_broker import TopicBroker
+from nearcast.broker.topic_processing import ProcessorWatch
 from nearcast.broker.topic_settings import TopicSettings
-from nearcast.broker.usage import BrokerUsage, usage_of
 from nearcast.errors import ConfigError
 from nearcast.spool.changes import Group, LiveTopic, TopicChange
+from nearcast.wire.publication import Origin, Publication
 
 __all__ = ["Broker"]
 
@@ -32,19 +39,16 @@ def _by_name(settings: TopicSettings) -> Processor:
 class Broker:
     """All topics that a server manages.
 
-    Every method that changes something returns `Actions`. The caller appends ``to_store`` to the
-    log in the order it gets them, gives ``to_process`` to a host of processors, does the rest at
-    once, and calls `on_committed` with the tickets that the log gives back after a sync and
-    `on_processed` with the results that the host gives back.
-
     Parameters
     ----------
     lookup
         Knows the subscribers of topics.
     clock
-        Measures how long processors take, in seconds.
+        Unix time in seconds: measures how long processors take and stamps what they made.
     make
         Makes the processor of a topic that is `inline`; by its name when left out.
+    watch
+        Is told when such a processor runs.
     """
 
     def __init__(
@@ -52,11 +56,16 @@ class Broker:
         lookup: SubscriberLookup,
         clock: Callable[[], float],
         make: MakeProcessor = _by_name,
+        watch: ProcessorWatch | None = None,
     ) -> None:
-        self._lookup, self._clock, self._make = lookup, clock, make
+        self._lookup, self._clock, self._make, self._watch = lookup, clock, make, watch
         self._ticket = self._request = 0
-        self._waiting: dict[int, list[Handled]] = {}
+        self._actions = Actions()
+        self._due: list[TopicBroker] = []
+        self._deferred: dict[int, list[Deferred]] = {}
         self.topics: dict[str, TopicBroker] = {}
+
+    # Topics
 
     def add_topic(
         self, settings: TopicSettings, live: LiveTopic | None = None, *, stored: bool = False
@@ -73,7 +82,9 @@ class Broker:
         if settings.topic in self.topics:
             raise ConfigError(f"topic {settings.topic!r} is managed here already")
         processor = self._make(settings) if settings.inline else None
-        topic = TopicBroker(settings, processor, self._lookup, self._clock, self._next_request)
+        topic = TopicBroker(
+            settings, processor, self._lookup, self._clock, self._next_request, self._watch
+        )
         actions = Actions()
         if live is not None:
             topic.restore(live, actions, durable=stored)
@@ -86,46 +97,64 @@ class Broker:
                 tuple(live.positions.values()),
                 live.state,
             )
-            self._store([Handled(change=change)], actions)
+            self._store([Deferred(change)], actions)
         return actions
 
     def remove_topic(self, topic: str) -> Actions:
         """Stop managing a topic and forget it; `export_topic` first if it moves elsewhere."""
         actions, managed = Actions(), self.topics.pop(topic, None)
         if managed is not None and managed.processing.asked:
-            view = managed.spool.view(0)
-            forget = ProcessRequest(managed.settings, self._next_request(), (), view, None)
-            actions.to_process.append(structs.replace(forget, ended=True))
-        self._store([Handled(change=TopicChange(topic, ended=True))], actions)
+            forget = ProcessRequest(managed.settings, self._next_request(), (), ended=True)
+            actions.to_process.append(forget)
+        self._store([Deferred(TopicChange(topic, ended=True))], actions)
         return actions
 
     def export_topic(self, topic: str) -> LiveTopic:
         """Return all that another broker needs to go on with a topic."""
         return self.topics[topic].export()
 
-    def handle(self, batch: Iterable[Message], now_s: float) -> Actions:
-        """Take messages from their publishers."""
-        actions, handled = Actions(), []
-        for topic, messages in self._by_topic(batch, Origin.DIRECT, actions):
-            handled.append(topic.handle(messages, None, now_s, actions))
-        self._store(handled, actions)
+    # A pass
+
+    def admit(self, publication: Publication, home: str | None, now_s: float) -> None:
+        """Take a publication from its publisher, or from its publisher's home."""
+        topic = self._topic_of(publication)
+        if topic is not None:
+            topic.admit(publication, home, now_s, self._actions)
+
+    def admit_copy(self, publication: Publication, copied_by: str) -> None:
+        """Take a publication that another broker of its topic copied here: it is spooled only."""
+        topic = self._topic_of(publication)
+        if topic is not None:
+            if publication.origin is not Origin.COPY:
+                publication = structs.replace(publication, origin=Origin.COPY, encoded=b"")
+            topic.admit_copy(publication, copied_by, self._actions)
+
+    def admit_once(self, publication: Publication) -> None:
+        """Take a publication whose publisher wants no acknowledgement; a restart forgets it."""
+        topic = self._topic_of(publication)
+        if topic is not None:
+            topic.admit_once(publication, self._actions)
+
+    def advance(self, topic: str, publisher: str, epoch: int, through: int) -> None:
+        """Stop waiting for messages that their sender says are settled and cannot send again."""
+        managed = self.topics.get(topic)
+        if managed is not None:
+            managed.advance(publisher, epoch, through)
+            self._mark_due(managed)
+
+    def run(self, now_s: float) -> Actions:
+        """End a pass: process what was admitted; return all that follows from it."""
+        actions, self._actions = self._actions, Actions()
+        due, self._due = self._due, []
+        deferred = []
+        for topic in due:
+            topic.is_due = False
+            if self.topics.get(topic.settings.topic) is topic:  # else it was removed meanwhile
+                deferred.append(topic.run(now_s, actions))
+        self._store(deferred, actions)
         return actions
 
-    def handle_copies(self, batch: Iterable[Message], from_server: str, now_s: float) -> Actions:
-        """Take messages that another broker of their topics copied here: spool them."""
-        actions, handled = Actions(), []
-        for topic, messages in self._by_topic(batch, Origin.COPY, actions):
-            handled.append(topic.handle(messages, from_server, now_s, actions))
-        self._store(handled, actions)
-        return actions
-
-    def handle_once(self, batch: Iterable[Message], now_s: float) -> Actions:
-        """Take messages whose publishers want no acknowledgement; a restart forgets them."""
-        actions, handled = Actions(), []
-        for topic, messages in self._by_topic(batch, Origin.ONCE, actions):
-            handled.append(topic.handle_once(messages, now_s, actions))
-        self._store(handled, actions)
-        return actions
+    # What comes later
 
     def on_processed(self, result: ProcessResult, now_s: float) -> Actions:
         """Go on with what a host made of a request; one that nobody waits for changes nothing."""
@@ -134,70 +163,54 @@ class Broker:
             self._store([self.topics[result.topic].on_processed(result, now_s, actions)], actions)
         return actions
 
-    def advance(
-        self, topic: str, publisher: str, epoch: int, through: int, now_s: float
-    ) -> Actions:
-        """Stop waiting for messages that their sender says are settled and cannot send again."""
-        actions = Actions()
-        if topic in self.topics:
-            managed = self.topics[topic]
-            handled = managed.advance(publisher, epoch, through, now_s, actions)
-            self._store([handled], actions)
-        return actions
-
-    def recall(
-        self, topic: str, publisher: str, epoch: int, missing: Ranges
-    ) -> tuple[list[Message], int]:
-        """Return spooled messages that another broker misses, and up to where they are gone."""
-        managed = self.topics.get(topic)
-        return ([], 0) if managed is None else managed.recall(publisher, epoch, missing)
-
     def on_committed(self, tickets: Iterable[int]) -> Actions:
         """Return what has waited for groups to be durable: acks, copies, notifications."""
         actions = Actions()
         for ticket in tickets:
-            for handled in self._waiting.pop(ticket, ()):
-                actions.notifications += handled.notifications
-                actions.copies += handled.copies
-                actions.acks += handled.acks
-                change = handled.change
+            for deferred in self._deferred.pop(ticket, ()):
+                actions.notifications += deferred.notifications
+                actions.copies += deferred.copies
+                change = deferred.change
                 if change is not None and change.topic in self.topics:
-                    self.topics[change.topic].on_durable(change.positions)
-        # acks are cumulative: the last one of a publisher says all
-        last = {(ack.topic, ack.publisher, ack.to_server): ack for ack in actions.acks}
-        actions.acks = list(last.values())
+                    self.topics[change.topic].on_durable(change.positions, actions)
+        if len(actions.acks) > 1:  # they are cumulative: the last one of a publisher says all
+            last: dict[tuple[str, str], Ack] = {(one[0], one[1]): one for one in actions.acks}
+            actions.acks = list(last.values())
         return actions
 
-    def usage(self) -> BrokerUsage:
-        """Return what all topics hold, for status and metrics."""
-        return usage_of(self.topics)
+    def recall(
+        self, topic: str, publisher: str, epoch: int, missing: Ranges
+    ) -> tuple[list[Publication], int]:
+        """Return spooled messages that another broker misses, and up to where they are gone."""
+        managed = self.topics.get(topic)
+        return ([], 0) if managed is None else managed.recall(publisher, epoch, missing)
 
     @property
     def waiting(self) -> int:
         """Groups that are not durable yet."""
-        return len(self._waiting)
+        return len(self._deferred)
+
+    def _topic_of(self, publication: Publication) -> TopicBroker | None:
+        topic = self.topics.get(publication.topic)
+        if topic is None:
+            self._actions.refusals.append(Refusal(publication, None))
+        elif not topic.is_due:
+            self._mark_due(topic)
+        return topic
+
+    def _mark_due(self, topic: TopicBroker) -> None:
+        if not topic.is_due:
+            topic.is_due = True
+            self._due.append(topic)
 
     def _next_request(self) -> int:
         self._request += 1
         return self._request
 
-    def _store(self, handled: Sequence[Handled], actions: Actions) -> None:
-        changed = [one for one in handled if one.change is not None]
+    def _store(self, deferred: Sequence[Deferred], actions: Actions) -> None:
+        changed = [one for one in deferred if one.change is not None]
         if changed:
             self._ticket += 1
-            self._waiting[self._ticket] = changed
+            self._deferred[self._ticket] = changed
             changes = tuple(one.change for one in changed if one.change is not None)
             actions.to_store = Group(self._ticket, changes)
-
-    def _by_topic(
-        self, batch: Iterable[Message], origin: Origin, actions: Actions
-    ) -> Iterable[tuple[TopicBroker, list[Message]]]:
-        by_topic: dict[str, list[Message]] = {}
-        for message in batch:
-            if message.topic not in self.topics:
-                actions.refusals.append(Refusal(message, None))
-                continue
-            if message.origin is not origin:
-                message = structs.replace(message, origin=origin)
-            by_topic.setdefault(message.topic, []).append(message)
-        return [(self.topics[topic], messages) for topic, messages in by_topic.items()]

@@ -6,8 +6,8 @@ from collections import deque
 from dataclasses import dataclass
 from enum import StrEnum
 
-from nearcast.broker.messages import Message
 from nearcast.errors import ConfigError
+from nearcast.wire.publication import Publication
 
 __all__ = ["GuardEvent", "GuardSettings", "ProcessorGuard", "ProcessorReport"]
 
@@ -44,6 +44,8 @@ class GuardEvent(StrEnum):
     KILLED = "killed"
     QUARANTINED = "quarantined"
     RESUMED = "resumed"
+    MALFORMED = "malformed"
+    """It could not use messages; that is not its fault."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +55,10 @@ class ProcessorReport:
     topic: str
     event: GuardEvent
     detail: str
-    message: Message | None = None
+    message: Publication | None = None
     """The message that it failed at."""
+    count: int = 1
+    """How often it happened."""
 
 
 class ProcessorGuard:

@@ -1,13 +1,18 @@
-"""Notifications: what a processor says, and to whom; and what leaves the broker."""
+"""Notifications: what a processor says and to whom, and what leaves the broker."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from nearcast.broker.messages import Message
+from nearcast.wire.messages import Notify
+from nearcast.wire.publication import Origin, Publication
+
+if TYPE_CHECKING:
+    from nearcast.broker.audiences import Recipients
 
 __all__ = [
     "AllSubscribers",
@@ -17,6 +22,8 @@ __all__ = [
     "NearestClients",
     "Notification",
     "OutgoingNotification",
+    "notify_of",
+    "numbered",
 ]
 
 
@@ -58,31 +65,48 @@ class Notification(msgspec.Struct, frozen=True):
 
     payload: bytes
     audience: Audience = AllSubscribers()
-    cause: Message | None = None
+    cause: Publication | None = None
     """A message of the batch; the last one when it is left out."""
 
 
 class OutgoingNotification(NamedTuple):
-    """A notification for the homes of its recipients.
+    """A notification for the homes of its recipients."""
 
-    (topic, publisher, durable_publication, epoch, sequence, number) is its identity: after a crash
-    the same one may be sent again, and receivers drop what they have seen.
-    """
+    notify: Notify
+    """As clients get it; (publisher, topic, epoch, durable, sequence, part) is its identity:
+    after a crash the same one may be sent again, and receivers drop what they have seen."""
+    recipients: Recipients
+    after_sync: bool
+    """Whether the message that caused it is synced before anybody is told."""
 
-    topic: str
-    publisher: str
-    epoch: int
-    sequence: int
-    number: int
-    """Counts the notifications that one message caused, from 0."""
-    payload: bytes
-    recipients: tuple[str, ...]
-    durable: bool
-    """Whether the message that caused it was synced before."""
-    published_at_s: float
-    received_at_s: float
-    """When the publisher's home got the message that caused it."""
-    arrived_at_s: float
-    """When this broker got it; all waiting here is counted from then on."""
-    durable_publication: bool = True
-    """Whether epoch and sequence count the publisher's durable messages or its other ones."""
+
+def notify_of(cause: Publication, part: int, payload: bytes, processed_us: int) -> Notify:
+    """Return what clients get because of a publication."""
+    return Notify(
+        cause.topic,
+        cause.publisher,
+        cause.epoch,
+        cause.sequence,
+        cause.origin is not Origin.ONCE,
+        part,
+        payload,
+        cause.published_us,
+        cause.received_us,
+        processed_us,
+        0,
+        max(0, processed_us - cause.arrived_us),
+    )
+
+
+def numbered(
+    notifications: Iterable[Notification],
+) -> Iterator[tuple[Notification, Publication, int]]:
+    """Return notifications with their causes, counted from 0 for each cause."""
+    parts: dict[int, int] = {}
+    for one in notifications:
+        cause = one.cause
+        if cause is None:  # the processor's runner puts it in
+            raise ValueError("a notification has no cause")
+        part = parts.get(id(cause), 0)
+        parts[id(cause)] = part + 1
+        yield one, cause, part

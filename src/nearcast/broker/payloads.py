@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from math import cos, isfinite, radians, sin
 from typing import Any
 
-from nearcast.broker.messages import Message
+from nearcast.wire.publication import Publication
 
 __all__ = ["Motion", "read_motion", "read_number", "read_object", "write_object"]
 
@@ -60,7 +60,7 @@ def read_number(value: Any) -> float | None:
     return number if isfinite(number) else None
 
 
-def read_motion(message: Message) -> Motion | None:
+def read_motion(message: Publication) -> Motion | None:
     """Return position and velocity that a message reports, None when it does not."""
     found = read_object(message.payload)
     if found is None:

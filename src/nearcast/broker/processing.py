@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Sequence
 
 import msgspec
 from msgspec import structs
 
-from nearcast.broker.messages import Message, Origin
 from nearcast.broker.notifications import Notification
 from nearcast.broker.processor import Processor, StatefulProcessor
 from nearcast.broker.requests import Failure
 from nearcast.broker.topic_spool import SpoolView
+from nearcast.wire.publication import Origin, Publication
 
 __all__ = ["CAUGHT", "Outcome", "ProcessorRunner", "describe"]
 
@@ -19,15 +20,24 @@ CAUGHT = (Exception, SystemExit)
 """What users' code may raise without effect on others; sys.exit() is no way to stop a server."""
 
 
+_LONGEST_TRACE = 4000
+"""Characters; the end, where the error was raised, says most."""
+
+
 def describe(error: BaseException) -> str:
-    """Return an error as text, even if its own class cannot tell."""
+    """Return an error as text, even if its own class cannot tell; then where it was raised."""
     try:
-        return repr(error)
+        lines = [repr(error), *traceback.format_tb(error.__traceback__)]
+        cause = error.__cause__ or error.__context__
+        if cause is not None:
+            lines += [f"after {cause!r}\n", *traceback.format_tb(cause.__traceback__)]
     except CAUGHT:
         return type(error).__name__
+    first, trace = lines[0], "".join(lines[1:]).rstrip()
+    return f"{first}\n{trace[-_LONGEST_TRACE:]}" if trace else first
 
 
-def _identity(message: Message) -> tuple[str, int, int, bool]:
+def _identity(message: Publication) -> tuple[str, int, int, bool]:
     return message.publisher, message.epoch, message.sequence, message.origin is Origin.ONCE
 
 
@@ -39,6 +49,8 @@ class Outcome(msgspec.Struct):
     state: bytes | None = None
     """The processor's new state; None when it did not change."""
     failures: list[Failure] = msgspec.field(default_factory=list)
+    malformed: int = 0
+    """Messages that the processor counted as unusable."""
 
 
 class ProcessorRunner:
@@ -49,6 +61,8 @@ class ProcessorRunner:
         self._stateful = processor if isinstance(processor, StatefulProcessor) else None
         self.state: bytes | None = None
         """The last good state; None for a processor that saves none."""
+        self._malformed = 0
+        """What the processor had counted when it was asked last."""
         self._remember_state([])
 
     def restore(self, state: bytes | None) -> list[Failure]:
@@ -62,7 +76,7 @@ class ProcessorRunner:
         self.state = state
         return []
 
-    def run(self, batch: Sequence[Message], spool: SpoolView) -> Outcome:
+    def run(self, batch: Sequence[Publication], spool: SpoolView) -> Outcome:
         """Process the messages at the end of the spool; never raises because of the processor."""
         outcome, state_before = Outcome(), self.state
         try:
@@ -76,9 +90,13 @@ class ProcessorRunner:
                 self._one_by_one(batch, spool, outcome)
         if self.state != state_before:
             outcome.state = self.state
+        malformed = getattr(self._processor, "malformed", 0)
+        if isinstance(malformed, int) and malformed != self._malformed:
+            outcome.malformed = max(0, malformed - self._malformed)
+            self._malformed = malformed
         return outcome
 
-    def _one_by_one(self, batch: Sequence[Message], spool: SpoolView, outcome: Outcome) -> None:
+    def _one_by_one(self, batch: Sequence[Publication], spool: SpoolView, outcome: Outcome) -> None:
         """Find the poisonous messages, so that the others are not lost with them."""
         for number, message in enumerate(batch, start=spool.end - len(batch) + 1):
             try:
@@ -88,7 +106,7 @@ class ProcessorRunner:
                 self._go_back(outcome.failures)
                 outcome.failures.append(Failure(describe(error), message))
 
-    def attempt(self, batch: Sequence[Message], spool: SpoolView) -> list[Notification]:
+    def attempt(self, batch: Sequence[Publication], spool: SpoolView) -> list[Notification]:
         """Process a batch once; raises what the processor raises."""
         notifications = []
         own = {id(message) for message in batch}
@@ -120,11 +138,11 @@ class ProcessorRunner:
             failures.append(Failure(describe(error)))
 
 
-def _cause(given: Message | None, batch: Sequence[Message]) -> Message:
+def _cause(given: Publication | None, batch: Sequence[Publication]) -> Publication:
     if given is None:
         return batch[-1]
     for message in batch:
-        if isinstance(given, Message) and _identity(given) == _identity(message):
+        if isinstance(given, Publication) and _identity(given) == _identity(message):
             return message
     # ids of notifications count from the cause: those of another batch would come twice
     raise TypeError("the cause of a notification is a message of the batch")

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Protocol, runtime_checkable
 
-from nearcast.broker.messages import Message
 from nearcast.broker.notifications import Notification
 from nearcast.broker.topic_spool import SpoolView
+from nearcast.wire.publication import Publication
 
 __all__ = ["Processor", "StatefulProcessor"]
 
@@ -19,7 +19,7 @@ class Processor(Protocol):
     ``spool.since(0)`` brings it back.
     """
 
-    def process(self, batch: Sequence[Message], spool: SpoolView) -> Iterable[Notification]:
+    def process(self, batch: Sequence[Publication], spool: SpoolView) -> Iterable[Notification]:
         """Return the notifications that a batch causes.
 
         The batch is the end of the spool already; between two batches the spool may have got

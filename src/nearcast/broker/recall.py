@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from nearcast.broker.messages import Message, Origin
 from nearcast.broker.sequence_gate import Ranges
 from nearcast.broker.topic_spool import TopicSpool
 from nearcast.spool.changes import Position
+from nearcast.wire.publication import Origin, Publication
 
 __all__ = ["recall"]
 
 
 def recall(
     spool: TopicSpool, publisher: str, epoch: int, missing: Ranges, reached: Position | None
-) -> tuple[list[Message], int]:
+) -> tuple[list[Publication], int]:
     """Return what is still spooled of missing messages, and the last one that is not, or 0.
 
     Parameters

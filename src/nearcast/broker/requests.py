@@ -7,32 +7,31 @@ from enum import StrEnum
 
 import msgspec
 
-from nearcast.broker.messages import Message
 from nearcast.broker.notifications import Notification
 from nearcast.broker.topic_settings import TopicSettings
-from nearcast.broker.topic_spool import SpoolView
+from nearcast.wire.publication import Publication
 
 __all__ = ["Ending", "Failure", "ProcessRequest", "ProcessResult"]
 
 
 class ProcessRequest(msgspec.Struct, frozen=True):
-    """A batch to be processed outside the server's loop; a topic has one at a time.
+    """A batch to be processed outside the server's loop.
 
-    Exactly one `ProcessResult` is due for each request that is not `ended`. Until it is in, the
-    topic's spool does not change, so the host may read `spool` as late as it likes.
+    A topic may have several on their way; they are done in their order. Exactly one
+    `ProcessResult` is due for each request that is not `ended`.
     """
 
     settings: TopicSettings
     """Of the topic: processor, options and spool size are what its host needs."""
     request: int
     """Its name, never used twice by a broker."""
-    batch: tuple[Message, ...]
-    spool: SpoolView
-    """The spool before the batch."""
-    state: bytes | None
-    """The processor's last good state; a host that has none of this topic begins from it."""
+    batch: tuple[Publication, ...]
+    context: tuple[Publication, ...] = ()
+    """To be spooled before the batch, not processed; with `first` the whole spool so far."""
+    state: bytes | None = None
+    """The processor's last good state, from which one that is `first` begins."""
     first: bool = False
-    """A processor that the host may still have of this topic is out of date."""
+    """Make a new processor: one that the host may still have of this topic is out of date."""
     ended: bool = False
     """The topic is no longer managed here: forget its processor; there is no batch."""
 
@@ -50,14 +49,18 @@ class Ending(StrEnum):
     """It took too long, and its process was ended."""
     DIED = "died"
     """Its process died while it was at work."""
+    CANCELLED = "cancelled"
+    """It was not begun, because the process that has the topic's processor is gone: submit it
+    again, as the `first`."""
 
 
 class Failure(msgspec.Struct, frozen=True):
     """Something that a processor could not do."""
 
     detail: str
-    message: Message | None = None
-    """The message of the batch that it failed at; None: loading, saving or restoring its state."""
+    """The error, and on further lines where it was raised."""
+    message: Publication | None = None
+    """What it failed at, of the batch; None: loading, saving or restoring its state."""
 
 
 class ProcessResult(msgspec.Struct, frozen=True):
@@ -75,3 +78,5 @@ class ProcessResult(msgspec.Struct, frozen=True):
     ending: Ending = Ending.DONE
     detail: str = ""
     """What there is to say about an ending other than done."""
+    malformed: int = 0
+    """Messages of the batch that the processor counted as unusable."""

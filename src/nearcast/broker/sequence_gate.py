@@ -1,31 +1,30 @@
-"""Every message once and in order: the gate before a topic's spool.
+"""Every publication once and in order: the gate before a topic's spool.
 
-Per publisher it keeps the epoch, the last sequence number up to which nothing is missing, and the
-few messages that came too early. Those wait for the missing ones, which are asked for, never
-skipped: the order in the spool is the order of publication.
+Per publisher it keeps a `Stream`: the epoch, the last sequence number up to which nothing is
+missing, and the few publications that came too early. Those wait for the missing ones, which are
+asked for, never skipped: the order in the spool is the order of publication.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from enum import Enum, auto
-from typing import NamedTuple
 
-from nearcast.broker.messages import Message
 from nearcast.spool.changes import Position
+from nearcast.wire.publication import Publication
 
-__all__ = ["Arrival", "Ranges", "SequenceGate", "Verdict", "is_well_formed"]
+__all__ = ["Ranges", "SequenceGate", "Stream", "Verdict", "is_well_formed"]
 
 Ranges = tuple[tuple[int, int], ...]
 """Sequence numbers as (first, last) pairs."""
 
 _LARGEST = (1 << 63) - 1
 _LONGEST_ID_BYTES = 1024
+_NEVER = float("-inf")
 
 
 class Verdict(Enum):
-    """What became of a message at the gate."""
+    """What became of a publication at the gate."""
 
     TAKEN = auto()
     """Next in order: to be spooled, with those that had waited for it."""
@@ -38,82 +37,111 @@ class Verdict(Enum):
     TOO_EARLY = auto()
     """Too far ahead to wait, or too many wait already: the publisher must send it again."""
     MALFORMED = auto()
-    """Epoch or sequence number out of range, or an id that is too long or no text."""
+    """Epoch or sequence number out of range, or an id that is too long or not text."""
 
 
-class Arrival(NamedTuple):
-    """A message and when it came."""
+class Stream:
+    """All that a broker knows about one publisher of a topic."""
 
-    message: Message
-    arrived_at_s: float
+    __slots__ = (
+        "asked_at_s",
+        "durable",
+        "epoch",
+        "held",
+        "home",
+        "pending",
+        "publisher",
+        "sequence",
+        "settled",
+        "wants_ack",
+    )
 
+    def __init__(self, publisher: str, epoch: int, sequence: int) -> None:
+        self.publisher = publisher
+        self.epoch = epoch
+        self.sequence = sequence
+        """All publications of the epoch up to and with this one were taken."""
+        self.held: dict[int, Publication] = {}
+        """Those that came too early, by sequence."""
+        self.asked_at_s = _NEVER
+        """When the missing ones were last asked for."""
+        self.home: str | None = None
+        """The server that forwards the publications; None when the publisher has a session here."""
+        self.wants_ack = False
+        """Whether its publisher has to be told when publications are durable."""
+        self.pending = 0
+        """Publications that were taken and are not settled yet."""
+        self.settled: Position | None = None
+        """How far it is processed and spooled."""
+        self.durable: Position | None = None
+        """How far it was settled when the log was last synced."""
 
-@dataclass(slots=True)
-class _Publisher:
-    epoch: int
-    sequence: int
-    held: dict[int, Arrival] = field(default_factory=dict)
+    @property
+    def position(self) -> Position:
+        """How far its publications were taken."""
+        return Position(self.publisher, self.epoch, self.sequence)
 
 
 class SequenceGate:
-    """Takes each message of a topic once, in the order of its publisher.
+    """Takes each publication of a topic once, in the order of its publisher.
 
     Parameters
     ----------
     window
-        How far ahead of a missing message another may be to wait for it.
+        How far ahead of a missing publication another may be to wait for it.
     held_limit
-        How many messages may wait in all.
+        How many publications may wait in all.
     """
 
     def __init__(self, window: int = 64, held_limit: int = 4096) -> None:
         self._window, self._held_limit = window, held_limit
-        self._publishers: dict[str, _Publisher] = {}
+        self.streams: dict[str, Stream] = {}
+        """By publisher."""
         self.held = 0
-        """Messages that wait."""
+        """Publications that wait."""
 
-    def admit(self, message: Message, now_s: float) -> tuple[Verdict, list[Arrival]]:
-        """Return the verdict and the messages to be spooled now, in order."""
-        publisher = self._publishers.get(message.publisher)
-        if publisher is None or message.epoch > publisher.epoch:
-            if not is_well_formed(message):
+    def admit(self, publication: Publication) -> tuple[Verdict, list[Publication]]:
+        """Return the verdict and the publications to be spooled now, in order."""
+        stream = self.streams.get(publication.publisher)
+        if stream is None or publication.epoch > stream.epoch:
+            if not is_well_formed(publication):
                 return Verdict.MALFORMED, []
-            publisher = self._begin(message.publisher, message.epoch, 0)
-        sequence = message.sequence
-        if message.epoch < publisher.epoch:
+            stream = self._begin(publication.publisher, publication.epoch, 0)
+        sequence = publication.sequence
+        if publication.epoch < stream.epoch:
             return Verdict.STALE_EPOCH, []
-        if sequence == publisher.sequence + 1:
-            publisher.sequence = sequence
-            return Verdict.TAKEN, [Arrival(message, now_s), *self._released(publisher)]
-        if sequence <= publisher.sequence or sequence in publisher.held:
+        if sequence == stream.sequence + 1:
+            stream.sequence = sequence
+            return Verdict.TAKEN, [publication, *self._released(stream)]
+        if sequence <= stream.sequence or sequence in stream.held:
             return (Verdict.DUPLICATE if sequence >= 1 else Verdict.MALFORMED), []
-        if sequence > publisher.sequence + self._window or self.held >= self._held_limit:
+        if sequence > stream.sequence + self._window or self.held >= self._held_limit:
             return Verdict.TOO_EARLY, []
-        publisher.held[sequence] = Arrival(message, now_s)
+        stream.held[sequence] = publication
         self.held += 1
         return Verdict.HELD, []
 
-    def advance(self, publisher_id: str, epoch: int, through: int) -> list[Arrival]:
-        """Stop waiting for messages up to `through`, which their sender says is settled.
+    def advance(self, publisher: str, epoch: int, through: int) -> list[Publication]:
+        """Stop waiting for publications up to `through`, which their sender says is settled.
 
-        Returns the waiting messages that are next in order then.
+        Returns the waiting ones that are next in order then.
         """
-        publisher = self._publishers.get(publisher_id)
-        if publisher is None or epoch > publisher.epoch:
-            publisher = self._begin(publisher_id, epoch, 0)
-        if epoch < publisher.epoch or through <= publisher.sequence:
+        stream = self.streams.get(publisher)
+        if stream is None or epoch > stream.epoch:
+            stream = self._begin(publisher, epoch, 0)
+        if epoch < stream.epoch or through <= stream.sequence:
             return []
-        early = sorted(one for one in publisher.held if one <= through)
-        settled = [publisher.held.pop(one) for one in early]
+        early = sorted(one for one in stream.held if one <= through)
+        settled = [stream.held.pop(one) for one in early]
         self.held -= len(settled)
-        publisher.sequence = through
-        return settled + self._released(publisher)
+        stream.sequence = through
+        return settled + self._released(stream)
 
-    def missing(self, publisher_id: str, through: int = 0) -> Ranges:
-        """Return what is missing before the newest waiting message, or up to `through`."""
-        publisher = self._publishers[publisher_id]
-        ranges, expected = [], publisher.sequence + 1
-        for sequence in sorted(publisher.held):
+    def missing(self, publisher: str, through: int = 0) -> Ranges:
+        """Return what is missing before the newest waiting publication, or up to `through`."""
+        stream = self.streams[publisher]
+        ranges, expected = [], stream.sequence + 1
+        for sequence in sorted(stream.held):
             if sequence > expected:
                 ranges.append((expected, sequence - 1))
             expected = sequence + 1
@@ -121,59 +149,53 @@ class SequenceGate:
             ranges.append((expected, through))
         return tuple(ranges)
 
-    def took(self, message: Message) -> bool:
-        """Return whether a message went through before."""
-        publisher = self._publishers.get(message.publisher)
+    def took(self, publication: Publication) -> bool:
+        """Return whether a publication went through before."""
+        stream = self.streams.get(publication.publisher)
         return (
-            publisher is not None
-            and message.epoch == publisher.epoch
-            and message.sequence <= publisher.sequence
+            stream is not None
+            and publication.epoch == stream.epoch
+            and publication.sequence <= stream.sequence
         )
-
-    def knows(self, publisher_id: str) -> bool:
-        """Return whether the publisher has ever been heard of."""
-        return publisher_id in self._publishers
-
-    def position(self, publisher_id: str) -> Position:
-        """Return how far a publisher has come."""
-        publisher = self._publishers[publisher_id]
-        return Position(publisher_id, publisher.epoch, publisher.sequence)
 
     def positions(self) -> tuple[Position, ...]:
         """Return how far all publishers have come."""
-        return tuple(self.position(publisher_id) for publisher_id in self._publishers)
+        return tuple(stream.position for stream in self.streams.values())
 
-    def restore(self, positions: Iterable[Position], spooled: Iterable[Message]) -> None:
-        """Begin where a log ends; the spooled messages stand in where a position was damaged."""
+    def restore(self, positions: Iterable[Position], spooled: Iterable[Publication]) -> None:
+        """Begin where a log ends; spooled publications stand in where a position was damaged."""
         for one in positions:
             self._begin(one.publisher, one.epoch, one.sequence)
-        for message in spooled:
-            self.advance(message.publisher, message.epoch, message.sequence)
+        for publication in spooled:
+            self.advance(publication.publisher, publication.epoch, publication.sequence)
 
-    def _begin(self, publisher_id: str, epoch: int, sequence: int) -> _Publisher:
-        old = self._publishers.get(publisher_id)
-        if old is not None:
-            self.held -= len(old.held)  # never acknowledged: lost with the epoch
-        publisher = self._publishers[publisher_id] = _Publisher(epoch, sequence)
-        return publisher
+    def _begin(self, publisher: str, epoch: int, sequence: int) -> Stream:
+        stream = self.streams.get(publisher)
+        if stream is None:
+            stream = self.streams[publisher] = Stream(publisher, epoch, sequence)
+        else:
+            self.held -= len(stream.held)  # never acknowledged: lost with the epoch
+            stream.held = {}
+            stream.epoch, stream.sequence = epoch, sequence
+        return stream
 
-    def _released(self, publisher: _Publisher) -> list[Arrival]:
+    def _released(self, stream: Stream) -> list[Publication]:
         released = []
-        while publisher.held and publisher.sequence + 1 in publisher.held:
-            publisher.sequence += 1
-            released.append(publisher.held.pop(publisher.sequence))
+        while stream.held and stream.sequence + 1 in stream.held:
+            stream.sequence += 1
+            released.append(stream.held.pop(stream.sequence))
         self.held -= len(released)
         return released
 
 
-def is_well_formed(message: Message) -> bool:
-    """Return whether the gate can take a message at all."""
+def is_well_formed(publication: Publication) -> bool:
+    """Return whether the gate can take a publication at all."""
     try:
-        id_bytes = len(message.publisher.encode())
+        id_bytes = len(publication.publisher.encode())
     except UnicodeEncodeError:
         return False
     return (
         id_bytes <= _LONGEST_ID_BYTES
-        and 1 <= message.sequence <= _LARGEST
-        and 0 <= message.epoch <= _LARGEST
+        and 1 <= publication.sequence <= _LARGEST
+        and 0 <= publication.epoch <= _LARGEST
     )

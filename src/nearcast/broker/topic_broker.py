@@ -1,4 +1,4 @@
-"""The broker of one topic: gate, queue, processor and spool in a row."""
+"""The broker of one topic: gate, settlement, processor and spool in a row."""
 
 from __future__ import annotations
 
@@ -6,19 +6,21 @@ from collections.abc import Callable, Iterable
 
 from nearcast.broker.actions import Ack, Actions, Nack, Refusal
 from nearcast.broker.audiences import SubscriberLookup
-from nearcast.broker.handled import Handled
-from nearcast.broker.messages import Message, Origin, decode_message, encode_message
 from nearcast.broker.processor import Processor
 from nearcast.broker.recall import recall
 from nearcast.broker.requests import ProcessResult
-from nearcast.broker.sequence_gate import Arrival, Ranges, SequenceGate, Verdict, is_well_formed
-from nearcast.broker.settling_queue import SettlingQueue
-from nearcast.broker.topic_processing import TopicProcessing
+from nearcast.broker.sequence_gate import Ranges, SequenceGate, Stream, Verdict, is_well_formed
+from nearcast.broker.settlement import Deferred, Settlement
+from nearcast.broker.topic_processing import ProcessorWatch, TopicProcessing
 from nearcast.broker.topic_settings import TopicSettings
 from nearcast.broker.topic_spool import TopicSpool
 from nearcast.spool.changes import LiveTopic, Position
+from nearcast.wire.publication import Origin, Publication, decode_record
 
 __all__ = ["TopicBroker"]
+
+_ASK_AGAIN_S = 0.1
+"""Least time between two requests for the same missing publications."""
 
 
 class TopicBroker:
@@ -39,143 +41,237 @@ class TopicBroker:
         lookup: SubscriberLookup,
         clock: Callable[[], float],
         next_request: Callable[[], int],
+        watch: ProcessorWatch | None = None,
     ) -> None:
-        self.processing = TopicProcessing(settings, processor, clock)
+        self.processing = TopicProcessing(settings, processor, clock, watch)
         self.spool = TopicSpool(settings.spool, settings.spool_bytes)
         self.unreadable = 0
-        """Records of the log that were no messages."""
+        """Records of the log that could not be read."""
+        self.is_due = False
+        """Whether the broker's pass has to call `run`; the broker sets it."""
         self._gate = SequenceGate()
-        self._queue = SettlingQueue(settings, self.processing, self.spool, lookup, next_request)
+        self._streams = self._gate.streams
+        self._settlement = Settlement(
+            settings, self.processing, self.spool, self._gate, lookup, clock, next_request
+        )
+        self._pending = self._settlement.pending
+        self._pending_limit = float("inf") if settings.inline else settings.pending_limit
+        self._behind: dict[tuple[str, str | None], int] = {}
+        """Publishers with missing publications in this pass, with the broker that copies them,
+        and up to which."""
         self._once: dict[str, tuple[int, int]] = {}
-        """Epoch and sequence of each publisher's last message without acknowledgement."""
+        """Epoch and sequence of each publisher's last publication without acknowledgement."""
 
     @property
     def settings(self) -> TopicSettings:
         """How the topic is managed; other brokers may be put in, for the rest begin anew."""
-        return self._queue.settings
+        return self._settlement.settings
 
     @settings.setter
     def settings(self, settings: TopicSettings) -> None:
-        self._queue.settings = settings
+        self._settlement.settings = settings
 
     @property
-    def pending(self) -> int:
-        """Messages that wait for the processor or are with it."""
-        return len(self._queue)
+    def waiting(self) -> int:
+        """Publications that wait for the processor or are with it."""
+        return len(self._settlement)
 
     def restore(self, live: LiveTopic, actions: Actions, *, durable: bool) -> None:
         """Begin with what a log has of the topic (`durable` here already), or another broker."""
-        messages = []
+        publications = []
         for record in live.records:
             try:
-                messages.append(decode_message(self.settings.topic, record))
+                publications.append(decode_record(self.settings.topic, record))
             except ValueError:
                 self.unreadable += 1
-        for message in messages:
-            self.spool.append(message)
-        self._gate.restore(live.positions.values(), messages)
+        for publication in publications:
+            self.spool.append(publication)
+        self._gate.restore(live.positions.values(), publications)
         actions.reports += self.processing.restore(live.state)
-        self._queue.begin(self._gate.positions())
+        self._settlement.begin()
         if durable:
-            self.on_durable(self._gate.positions())
+            for stream in self._streams.values():
+                stream.durable = stream.settled
 
     def export(self) -> LiveTopic:
         """Return all that another broker needs to go on from here; what waits comes again."""
-        topic = LiveTopic(state=self.processing.state, positions=dict(self._queue.settled))
+        settled = {
+            stream.publisher: stream.settled
+            for stream in self._streams.values()
+            if stream.settled is not None
+        }
+        topic = LiveTopic(state=self.processing.state, positions=settled)
         topic.records.extend(
-            encode_message(message)
-            for message in self.spool.view()
-            if message.origin is not Origin.ONCE
+            publication.record()
+            for publication in self.spool.view()
+            if publication.origin is not Origin.ONCE
         )
         return topic
 
-    def handle(
-        self, messages: Iterable[Message], from_server: str | None, now_s: float, actions: Actions
-    ) -> Handled:
-        """Take messages from their publishers, or such that another broker copied here."""
-        behind: dict[str, int] = {}  # publishers with missing messages, and up to which
-        heard: dict[str, None] = {}  # publishers to be acknowledged, in a fixed order
-        may_fill = not self.settings.inline
-        for message in messages:
-            if may_fill and self._queue.is_full(message.origin) and not self._gate.took(message):
-                actions.busy.append(message)
-                continue
-            verdict, released = self._gate.admit(message, now_s)
-            publisher = message.publisher
-            if verdict is Verdict.TAKEN:
-                heard[publisher] = None
-                if from_server is not None:  # publishers are told anyhow
-                    self._queue.acknowledge_to(publisher, from_server)
-                self._queue.push(released)
-            elif verdict is Verdict.DUPLICATE:
-                actions.duplicates += 1
-                if message.sequence <= self._gate.position(publisher).sequence:
-                    heard[publisher] = None
-                    self._queue.acknowledge_to(publisher, from_server)
-                    self._acknowledge_again(publisher, from_server, actions)
-                else:  # it still waits, and so does its publisher
-                    behind.setdefault(publisher, 0)
-            elif verdict is Verdict.HELD:
-                actions.held += 1
-                behind.setdefault(publisher, 0)
-            elif verdict is Verdict.TOO_EARLY:
-                behind[publisher] = max(behind.get(publisher, 0), message.sequence)
-            else:
-                stale = verdict is Verdict.STALE_EPOCH
-                epoch = self._gate.position(publisher).epoch if stale else None
-                actions.refusals.append(Refusal(message, verdict, epoch))
-        for publisher, through in behind.items():
-            missing = self._gate.missing(publisher, through)
-            if missing:  # they may have come later in this batch
-                epoch = self._gate.position(publisher).epoch
-                nack = Nack(self.settings.topic, publisher, epoch, missing, from_server)
-                actions.nacks.append(nack)
-        return self._queue.advance(now_s, actions, heard)
+    def admit(
+        self, publication: Publication, home: str | None, now_s: float, actions: Actions
+    ) -> None:
+        """Take a publication from its publisher; `run` at the end of the pass does the rest.
 
-    def handle_once(self, messages: Iterable[Message], now_s: float, actions: Actions) -> Handled:
-        """Take messages without acknowledgement: newer ones than before, gaps or not."""
-        for message in messages:
-            number = (message.epoch, message.sequence)
-            if not is_well_formed(message):
-                actions.refusals.append(Refusal(message, Verdict.MALFORMED))
-            elif number <= self._once.get(message.publisher, (-1, 0)):
-                actions.duplicates += 1
-            elif self._queue.is_full(message.origin):
-                actions.busy.append(message)
-            else:
-                self._once[message.publisher] = number
-                self._queue.push([Arrival(message, now_s)])
-        return self._queue.advance(now_s, actions)
+        Parameters
+        ----------
+        home
+            The server that forwarded it; None when its publisher has a session here.
+        """
+        stream = self._streams.get(publication.publisher)
+        if (
+            stream is not None
+            and publication.sequence == stream.sequence + 1
+            and publication.epoch == stream.epoch
+            and not stream.held
+            and len(self._pending) < self._pending_limit
+        ):
+            stream.sequence += 1
+            stream.home, stream.wants_ack = home, True
+            stream.pending += 1
+            self._pending.append(publication)
+        else:
+            self._admit_unusual(publication, home, now_s, actions)
 
-    def advance(
-        self, publisher: str, epoch: int, through: int, now_s: float, actions: Actions
-    ) -> Handled:
+    def _admit_unusual(
+        self, publication: Publication, home: str | None, now_s: float, actions: Actions
+    ) -> None:
+        if self._settlement.is_full(publication.origin) and not self._gate.took(publication):
+            actions.busy.append((publication, home))
+            return
+        self._skip_settled(publication)
+        stream = self._pass_gate(publication, None, actions)
+        if stream is None:
+            return
+        stream.home = home
+        if publication.sequence <= stream.sequence:
+            stream.wants_ack = True
+            durable = stream.durable
+            if durable is not None and durable.epoch == stream.epoch:
+                ack = Ack(self.settings.topic, stream.publisher, *durable[1:], home)
+                if publication.sequence <= durable.sequence and ack not in actions.acks:
+                    actions.acks.append(ack)
+
+    def _skip_settled(self, publication: Publication) -> None:
+        """Go on where the publisher is: all before was acknowledged, here or elsewhere."""
+        reached = publication.oldest - 1
+        stream = self._streams.get(publication.publisher)
+        known = (stream.epoch, stream.sequence) if stream is not None else (-1, 0)
+        if (publication.epoch, reached) > known and reached > 0 and is_well_formed(publication):
+            self._advance(publication.publisher, publication.epoch, reached)
+
+    def admit_copy(self, publication: Publication, copied_by: str, actions: Actions) -> None:
+        """Take a publication that another broker of the topic copied here."""
+        if self._settlement.is_full(Origin.COPY) and not self._gate.took(publication):
+            actions.busy.append((publication, None))
+        else:
+            self._pass_gate(publication, copied_by, actions)
+
+    def _pass_gate(
+        self, publication: Publication, copied_by: str | None, actions: Actions
+    ) -> Stream | None:
+        """Put what the gate lets through into the queue; return the stream if it is known."""
+        verdict, released = self._gate.admit(publication)
+        stream = self._streams.get(publication.publisher)
+        if verdict is Verdict.MALFORMED or verdict is Verdict.STALE_EPOCH or stream is None:
+            stale = verdict is Verdict.STALE_EPOCH and stream is not None
+            epoch = stream.epoch if stale and stream is not None else None
+            actions.refusals.append(Refusal(publication, verdict, epoch))
+            return None
+        if verdict is Verdict.TAKEN:
+            self._push(stream, released)
+            return stream
+        behind = (publication.publisher, copied_by)
+        if verdict is Verdict.DUPLICATE:
+            actions.duplicates += 1
+            if publication.sequence > stream.sequence:  # it still waits, and so does its publisher
+                self._behind.setdefault(behind, 0)
+        elif verdict is Verdict.HELD:
+            actions.held += 1
+            self._behind.setdefault(behind, 0)
+        else:
+            self._behind[behind] = max(self._behind.get(behind, 0), publication.sequence)
+        return stream
+
+    def _push(self, stream: Stream, released: Iterable[Publication]) -> None:
+        for one in released:
+            self._pending.append(one)
+            stream.pending += 1
+            if one.origin is Origin.DIRECT:
+                stream.wants_ack = True
+            else:
+                self._settlement.is_mixed = True
+
+    def admit_once(self, publication: Publication, actions: Actions) -> None:
+        """Take a publication without acknowledgement: newer ones than before, gaps or not."""
+        number = (publication.epoch, publication.sequence)
+        if not is_well_formed(publication):
+            actions.refusals.append(Refusal(publication, Verdict.MALFORMED))
+        elif number <= self._once.get(publication.publisher, (-1, 0)):
+            actions.duplicates += 1
+        elif self._settlement.is_full(Origin.ONCE):
+            actions.busy.append((publication, None))
+        else:
+            self._once[publication.publisher] = number
+            self._pending.append(publication)
+
+    def advance(self, publisher: str, epoch: int, through: int) -> None:
         """Stop waiting for a publisher's messages up to `through`: they are settled elsewhere."""
-        before = self._gate.position(publisher) if self._gate.knows(publisher) else None
-        self._queue.push(self._gate.advance(publisher, epoch, through))
-        reached = self._gate.position(publisher)
+        self._advance(publisher, epoch, through)
+
+    def _advance(self, publisher: str, epoch: int, through: int) -> None:
+        known = self._streams.get(publisher)
+        before = known.position if known is not None else None
+        released = self._gate.advance(publisher, epoch, through)
+        stream = self._streams[publisher]
+        self._push(stream, released)
+        reached = stream.position
         if reached != before:
-            self._queue.push_position(reached)
-        return self._queue.advance(now_s, actions)
+            self._pending.append(reached)
+            self._settlement.is_mixed = True
+            stream.pending += 1
 
-    def on_processed(self, result: ProcessResult, now_s: float, actions: Actions) -> Handled:
-        """Go on with what the host made of the batch that it has."""
-        return self._queue.on_processed(result, now_s, actions)
+    def run(self, now_s: float, actions: Actions) -> Deferred:
+        """Do what the pass has brought: process, spool, ask for what is missing."""
+        if self._behind:
+            self._ask_for_missing(now_s, actions)
+        return self._settlement.advance(now_s, actions)
 
-    def on_durable(self, positions: Iterable[Position]) -> None:
-        """Note that a change is synced; duplicates up to there may be acknowledged at once."""
-        self._queue.on_durable(positions)
+    def _ask_for_missing(self, now_s: float, actions: Actions) -> None:
+        behind, self._behind = self._behind, {}
+        for (publisher, copied_by), through in behind.items():
+            stream = self._streams[publisher]
+            missing = self._gate.missing(publisher, through)
+            if not missing or now_s < stream.asked_at_s + _ASK_AGAIN_S:
+                continue  # they came later in this pass, or are on their way
+            stream.asked_at_s = now_s
+            actions.nacks.append(
+                Nack(self.settings.topic, publisher, stream.epoch, missing, stream.home, copied_by)
+            )
 
-    def recall(self, publisher: str, epoch: int, missing: Ranges) -> tuple[list[Message], int]:
+    def on_processed(self, result: ProcessResult, now_s: float, actions: Actions) -> Deferred:
+        """Go on with what the host made of a batch."""
+        return self._settlement.on_processed(result, now_s, actions)
+
+    def on_durable(self, positions: Iterable[Position], actions: Actions) -> None:
+        """Note that a change is synced; acknowledge what publishers wait for."""
+        topic = self.settings.topic
+        for position in positions:
+            stream = self._streams.get(position.publisher)
+            if stream is None:
+                continue
+            known = stream.durable
+            if known is None or known[1:] < position[1:]:
+                stream.durable = position
+            if stream.wants_ack and stream.epoch == position.epoch:
+                actions.acks.append(Ack(topic, *position, stream.home))
+                stream.wants_ack = stream.sequence > position.sequence
+
+    def recall(self, publisher: str, epoch: int, missing: Ranges) -> tuple[list[Publication], int]:
         """Return what is still spooled of missing messages, and the last one that is not, or 0.
 
         The asking broker gets the messages first, then is told to `advance`.
         """
-        return recall(self.spool, publisher, epoch, missing, self._queue.settled.get(publisher))
-
-    def _acknowledge_again(self, publisher: str, server: str | None, actions: Actions) -> None:
-        known = self._queue.durable.get(publisher)
-        if known is not None and known.epoch == self._gate.position(publisher).epoch:
-            ack = Ack(self.settings.topic, publisher, known.epoch, known.sequence, server)
-            if ack not in actions.acks:
-                actions.acks.append(ack)
+        stream = self._streams.get(publisher)
+        reached = stream.settled if stream is not None else None
+        return recall(self.spool, publisher, epoch, missing, reached)

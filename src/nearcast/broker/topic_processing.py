@@ -3,16 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Protocol
 
 from nearcast.broker.guard import GuardEvent, ProcessorGuard, ProcessorReport
-from nearcast.broker.messages import Message
 from nearcast.broker.processing import ProcessorRunner
 from nearcast.broker.processor import Processor
 from nearcast.broker.requests import Failure, ProcessRequest, ProcessResult
 from nearcast.broker.topic_settings import TopicSettings
 from nearcast.broker.topic_spool import SpoolView
+from nearcast.wire.publication import Publication
 
-__all__ = ["TopicProcessing"]
+__all__ = ["ProcessorWatch", "TopicProcessing"]
+
+
+class ProcessorWatch(Protocol):
+    """Is told when a processor runs in the server's loop: one that never returns hangs it."""
+
+    def enter(self, topic: str, processor: str = "") -> None:
+        """Note that a processor begins."""
+        ...
+
+    def leave(self) -> None:
+        """Note that it has returned."""
+        ...
 
 
 class TopicProcessing:
@@ -24,18 +37,24 @@ class TopicProcessing:
         To be run here; None when a host process has it.
     clock
         Measures how long a batch takes here, in seconds.
+    watch
+        Is told when the processor runs here.
     """
 
     def __init__(
-        self, settings: TopicSettings, processor: Processor | None, clock: Callable[[], float]
+        self,
+        settings: TopicSettings,
+        processor: Processor | None,
+        clock: Callable[[], float],
+        watch: ProcessorWatch | None = None,
     ) -> None:
         self.guard = ProcessorGuard(settings.guard)
-        self._settings, self._clock = settings, clock
+        self._settings, self._clock, self._watch = settings, clock, watch
         self._runner = None if processor is None else ProcessorRunner(processor)
         self.state = None if self._runner is None else self._runner.state
         """The last good state; None for a processor that saves none."""
         self.asked = False
-        """Whether a host process has ever got a request."""
+        """Whether a host process has the processor: it got a request and has not lost it since."""
 
     def restore(self, state: bytes | None) -> list[ProcessorReport]:
         """Begin from the state that was saved, if there is one."""
@@ -53,12 +72,17 @@ class TopicProcessing:
         may_run, events = self.guard.may_run(messages, now_s)
         return may_run, [self._report(event, "tries again") for event in events]
 
-    def run(self, batch: Sequence[Message], spool: SpoolView) -> ProcessResult:
+    def run(self, batch: Sequence[Publication], spool: SpoolView) -> ProcessResult:
         """Process the messages at the end of the spool here."""
         if self._runner is None:
             raise RuntimeError(f"topic {self._settings.topic!r} has its processor elsewhere")
         started_s = self._clock()
-        outcome = self._runner.run(batch, spool)
+        if self._watch is None:
+            outcome = self._runner.run(batch, spool)
+        else:
+            self._watch.enter(self._settings.topic, self._settings.processor)
+            outcome = self._runner.run(batch, spool)
+            self._watch.leave()
         return ProcessResult(
             self._settings.topic,
             0,
@@ -66,15 +90,18 @@ class TopicProcessing:
             outcome.state,
             outcome.failures,
             self._clock() - started_s,
+            malformed=outcome.malformed,
         )
 
-    def ask(self, request: int, batch: tuple[Message, ...], spool: SpoolView) -> ProcessRequest:
+    def ask(
+        self, request: int, batch: tuple[Publication, ...], context: tuple[Publication, ...]
+    ) -> ProcessRequest:
         """Return what a host has to do."""
         first, self.asked = not self.asked, True
-        return ProcessRequest(self._settings, request, batch, spool, self.state, first)
+        return ProcessRequest(self._settings, request, batch, context, self.state, first)
 
     def judge(
-        self, batch: Sequence[Message], result: ProcessResult, now_s: float
+        self, batch: Sequence[Publication], result: ProcessResult, now_s: float
     ) -> list[ProcessorReport]:
         """Take over the state after a batch that was done; return what there is to report."""
         if result.state is not None:
@@ -84,20 +111,24 @@ class TopicProcessing:
         else:
             self.guard.succeeded()
         reports = self._failed(result.failures)
+        if result.malformed:
+            topic, count = self._settings.topic, result.malformed
+            detail = f"{count} of {len(batch)} messages could not be used"
+            reports.append(ProcessorReport(topic, GuardEvent.MALFORMED, detail, count=count))
         for event in self.guard.ended(result.elapsed_s, now_s):
             detail = f"{result.elapsed_s:.3f} s for {len(batch)} messages"
             reports.append(self._report(event, detail))
         return reports
 
     def judge_kill(
-        self, batch: Sequence[Message], result: ProcessResult, now_s: float
+        self, batch: Sequence[Publication], result: ProcessResult, now_s: float
     ) -> list[ProcessorReport]:
         """Return what there is to report about a batch that ended its process."""
         message = batch[0] if len(batch) == 1 else None
         detail = f"{result.detail or result.ending.value} at {len(batch)} messages"
         return [self._report(event, detail, message) for event in self.guard.killed(now_s)]
 
-    def _count(self, batch: Sequence[Message], failures: Sequence[Failure]) -> None:
+    def _count(self, batch: Sequence[Publication], failures: Sequence[Failure]) -> None:
         failed = {id(failure.message) for failure in failures}
         for message in batch:
             if id(message) in failed:
@@ -112,6 +143,6 @@ class TopicProcessing:
         return [self._report(GuardEvent.FAILED, one.detail, one.message) for one in failures]
 
     def _report(
-        self, event: GuardEvent, detail: str, message: Message | None = None
+        self, event: GuardEvent, detail: str, message: Publication | None = None
     ) -> ProcessorReport:
         return ProcessorReport(self._settings.topic, event, detail, message)

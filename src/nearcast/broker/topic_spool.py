@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import overload
 
-from nearcast.broker.messages import Message, Origin
 from nearcast.errors import ConfigError
+from nearcast.wire.publication import Origin, Publication
 
 __all__ = ["SpoolView", "TopicSpool"]
 
@@ -28,7 +28,7 @@ class TopicSpool:
         if capacity < 1 or (capacity_bytes is not None and capacity_bytes < 1):
             raise ConfigError("a spool must hold at least one message and one byte")
         self._capacity, self._capacity_bytes = capacity, capacity_bytes
-        self._messages: deque[Message] = deque()
+        self._messages: deque[Publication] = deque()
         self.size_bytes = 0
         """Bytes of payload that are kept."""
         self.durable = 0
@@ -39,7 +39,7 @@ class TopicSpool:
     def __len__(self) -> int:
         return len(self._messages)
 
-    def append(self, message: Message) -> None:
+    def append(self, message: Publication) -> None:
         """Spool a message and discard the oldest ones for which there is no room."""
         messages = self._messages
         messages.append(message)
@@ -60,10 +60,10 @@ class TopicSpool:
         return SpoolView(self._messages, self.total, self.total if end is None else end)
 
 
-class SpoolView(Sequence[Message]):
+class SpoolView(Sequence[Publication]):
     """What a processor sees of the spool, oldest first; good until the next message comes."""
 
-    def __init__(self, messages: deque[Message], total: int, end: int) -> None:
+    def __init__(self, messages: deque[Publication], total: int, end: int) -> None:
         self._messages = messages
         self._after = total - end
         self.end = end
@@ -72,16 +72,16 @@ class SpoolView(Sequence[Message]):
     def __len__(self) -> int:
         return max(0, len(self._messages) - self._after)
 
-    def __iter__(self) -> Iterator[Message]:
+    def __iter__(self) -> Iterator[Publication]:
         return islice(self._messages, len(self))
 
     @overload
-    def __getitem__(self, index: int) -> Message: ...
+    def __getitem__(self, index: int) -> Publication: ...
 
     @overload
-    def __getitem__(self, index: slice) -> list[Message]: ...
+    def __getitem__(self, index: slice) -> list[Publication]: ...
 
-    def __getitem__(self, index: int | slice) -> Message | list[Message]:
+    def __getitem__(self, index: int | slice) -> Publication | list[Publication]:
         """Return a message, or the messages of a slice."""
         if isinstance(index, slice):
             return list(self)[index]
@@ -91,13 +91,13 @@ class SpoolView(Sequence[Message]):
             raise IndexError(index)
         return self._messages[place]
 
-    def recent(self, count: int) -> list[Message]:
+    def recent(self, count: int) -> list[Publication]:
         """Return the last `count` messages, fewer when there are not so many."""
         count = max(0, min(count, len(self)))
         newest_first = islice(reversed(self._messages), self._after, self._after + count)
         return list(newest_first)[::-1]
 
-    def since(self, number: int) -> list[Message]:
+    def since(self, number: int) -> list[Publication]:
         """Return the messages from number `number` on that are still there."""
         return self.recent(self.end - number)
 

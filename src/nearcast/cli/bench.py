@@ -6,9 +6,12 @@ from pathlib import Path
 
 import click
 
+from nearcast.cli.bench_fanout import fanout
+from nearcast.cli.bench_latency import latency
 from nearcast.cli.bench_live import echo, live
 from nearcast.cli.bench_output import finish, kept, out_option, prepare
 from nearcast.cli.bench_pipeline import pipeline, relations
+from nearcast.cli.bench_sessions import sessions
 from nearcast.cli.bench_split import split
 from nearcast.cli.console import json_option, step_progress
 
@@ -29,6 +32,9 @@ def bench() -> None:
       split      `optimised` over executors against memory, at equal CPU time
       live       plans on real servers with emulated distances, predicted against measured
       echo       round trips client - edge - broker - back at rising rates
+      latency    delay and CPU time beside NATS, zenoh and Mosquitto under one load
+      fanout     one message to many subscribers: the first, the last, CPU time
+      sessions   memory and CPU time of many idle sessions on one edge server
     """
 
 
@@ -154,3 +160,6 @@ bench.add_command(pipeline)
 bench.add_command(split)
 bench.add_command(live)
 bench.add_command(echo)
+bench.add_command(latency)
+bench.add_command(fanout)
+bench.add_command(sessions)

@@ -6,7 +6,14 @@ from pathlib import Path
 
 import click
 
-from nearcast.cli.bench_output import finish, kept, out_option, prepare
+from nearcast.cli.bench_output import (
+    finish,
+    finish_rows,
+    kept,
+    out_option,
+    prepare,
+    whole_numbers,
+)
 from nearcast.cli.console import json_option, step_progress
 
 __all__ = ["echo", "live"]
@@ -73,14 +80,14 @@ def live(
 @json_option
 def echo(rates: str, seconds: float, knee: bool, out: Path | None, as_json: bool) -> None:
     """Measure round trips client - edge - broker - back at rising rates (Mercury's test)."""
-    from nearcast.errors import ConfigError
+    from dataclasses import asdict
+
     from nearcast.experiments import echo_rate
 
     prepare(out)
-    try:
-        rates_hz = [int(one) for one in rates.split(",")]
-    except ValueError:
-        raise ConfigError(f"--rates: {rates!r} is no list of whole numbers") from None
+    rates_hz = whole_numbers("--rates", rates)
     with step_progress(len(rates_hz) + 7, enabled=not as_json) as begin:
         points = kept(echo_rate.run(rates_hz, seconds=seconds, find_knee=knee, begin=begin))
-    finish("echo", points, echo_rate.summary(points), out, as_json)
+    rows = [asdict(point) for point in points]
+    summary = echo_rate.summary(points)
+    finish_rows("echo", rows, summary, out, as_json, {"case": "echo", "summary": summary})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TypeVar
@@ -12,9 +12,9 @@ from typing import Any, TypeVar
 import click
 
 from nearcast.cli.console import print_json, print_table, show_number
-from nearcast.errors import OutputError
+from nearcast.errors import ConfigError, OutputError
 
-__all__ = ["finish", "kept", "out_option", "prepare"]
+__all__ = ["finish", "finish_rows", "kept", "out_option", "prepare", "whole_numbers"]
 
 Point = TypeVar("Point")
 
@@ -55,20 +55,54 @@ def finish(
     """Write the numbers (dataclasses) and show the table: the summary, or else all of them."""
     points = [asdict(point) for point in measured]
     shown = points if summary is None else summary
-    if out is not None:
-        try:
-            (out / f"{case}.json").write_text(json.dumps(points, indent=1) + "\n")
-            with (out / f"{case}.csv").open("w", newline="") as file:
-                writer = csv.DictWriter(file, list(points[0]))
-                writer.writeheader()
-                writer.writerows(points)
-        except OSError as reason:
-            raise OutputError(f"{out}: cannot be written: {reason.strerror}") from reason
+    _write(case, points, out)
     if as_json:
         print_json({"case": case, "summary": list(shown), "points": list(points)})
         return
+    _print(shown)
+
+
+def finish_rows(
+    case: str,
+    rows: Sequence[Mapping[str, Any]],
+    summary: Sequence[dict[str, Any]],
+    out: Path | None,
+    as_json: bool,
+    more: Mapping[str, Any] | None = None,
+) -> None:
+    """Write rows and show their summary; as JSON they are an object with ``rows`` and `more`."""
+    _write(case, rows, out)
+    if as_json:
+        print_json({"rows": list(rows), **(more or {})})
+        return
+    _print(summary)
+
+
+def whole_numbers(option: str, text: str) -> list[int]:
+    """Return the positive numbers of a comma-separated list; ConfigError when there is another."""
+    numbers = [int(one) if one.strip().isdigit() else 0 for one in text.split(",")]
+    if 0 in numbers:
+        raise ConfigError(f"{option}: {text!r} is no list of whole numbers above 0")
+    return numbers
+
+
+def _write(case: str, rows: Sequence[Mapping[str, Any]], out: Path | None) -> None:
+    if out is None:
+        return
+    try:
+        (out / f"{case}.json").write_text(json.dumps(rows, indent=1) + "\n")
+        with (out / f"{case}.csv").open("w", newline="") as file:
+            writer = csv.DictWriter(file, list(rows[0]) if rows else [])
+            writer.writeheader()
+            writer.writerows(rows)
+    except OSError as reason:
+        raise OutputError(f"{out}: cannot be written: {reason.strerror}") from reason
+
+
+def _print(shown: Sequence[dict[str, Any]]) -> None:
     rows = [_cells(row) for row in shown]
-    print_table(list(rows[0]), [list(row.values()) for row in rows])
+    if rows:
+        print_table(list(rows[0]), [list(row.values()) for row in rows])
 
 
 def _cells(row: dict[str, Any]) -> dict[str, str]:

@@ -43,8 +43,11 @@ def client() -> None:
     """Publish, subscribe, report and measure as a client of a site.
 
     \b
-      nearcast client enrol --manager http://HOST:PORT --id car-7 --token-file token --out car.json
+      nearcast client enrol --site city --id car --x-km 1 --y-km 1 --out car.json
+      nearcast client enrol --site city --id sign --x-km 2 --y-km 2 --out sign.json
       nearcast client subscribe --credentials sign.json --topic alerts/north
+    and in another terminal:
+    \b
       echo '{"topic": "alerts/north", "payload": "ice"}' |
         nearcast client publish --credentials car.json
     """
@@ -211,14 +214,16 @@ def echo(credentials: Path, count: int, size_bytes: int, timeout_s: float, as_js
 
 
 @client.command()
-@click.option("--manager", "manager_url", required=True, help="Address: http://HOST:PORT")
-@click.option("--id", "name", required=True, help="The client's id.")
 @click.option(
-    "--token-file",
+    "--site",
     type=click.Path(path_type=Path),
-    required=True,
-    help="File with the manager's token.",
+    help="Folder of a site on this machine, or the scenario that `nearcast up` was given.",
 )
+@click.option("--manager", "manager_url", help="Instead of --site: http://HOST:PORT")
+@click.option(
+    "--token-file", type=click.Path(path_type=Path), help="With --manager: file with its token."
+)
+@click.option("--id", "name", required=True, help="The client's id.")
 @click.option("--out", type=click.Path(path_type=Path), required=True, help="File to write.")
 @click.option("--overwrite", is_flag=True, help="Replace the file; the key in it is lost.")
 @click.option("--x-km", type=float, help="Where the client is.")
@@ -226,9 +231,10 @@ def echo(credentials: Path, count: int, size_bytes: int, timeout_s: float, as_js
 @_timeout_option
 @_lines_option
 def enrol(
-    manager_url: str,
+    site: Path | None,
+    manager_url: str | None,
+    token_file: Path | None,
     name: str,
-    token_file: Path,
     out: Path,
     overwrite: bool,
     x_km: float | None,
@@ -236,7 +242,10 @@ def enrol(
     timeout_s: float,
     as_json: bool,
 ) -> None:
-    """Make a key, make the client known to the site, and write its credentials."""
+    """Make a key, make the client known to the site, and write its credentials.
+
+    A client that is not in the scenario needs its place: --x-km and --y-km.
+    """
     from nearcast.cli.client_lines import print_line
     from nearcast.errors import OutputError
     from nearcast.sdk.credentials import save_credentials
@@ -246,10 +255,7 @@ def enrol(
         raise click.UsageError("--x-km and --y-km go together")
     if out.exists() and not overwrite:
         raise OutputError(f"{out}: exists already; --overwrite replaces it and the key in it")
-    try:
-        token = token_file.read_text().strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{token_file}: cannot be read: {error}") from None
+    manager_url, token = _manager(site, manager_url, token_file)
     found = enrol_client(manager_url, name, token, x_km=x_km, y_km=y_km, timeout_s=timeout_s)
     save_credentials(found, out, overwrite=overwrite)
     host, port = found.home.address
@@ -257,6 +263,21 @@ def enrol(
         print_line({"client": found.client, "credentials": str(out), "home": f"{host}:{port}"})
     else:
         click.echo(f"{found.client}: home is {host}:{port}; credentials: {out}")
+
+
+def _manager(site: Path | None, url: str | None, token_file: Path | None) -> tuple[str, str]:
+    """Return the manager's address and token."""
+    if site is not None and url is None and token_file is None:
+        from nearcast.site.layout import SiteFolder
+
+        folder = SiteFolder.find(site)
+        return folder.manager_url, folder.token
+    if site is not None or url is None or token_file is None:
+        raise click.UsageError("give either --site, or --manager and --token-file")
+    try:
+        return url, token_file.read_text().strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{token_file}: cannot be read: {error}") from None
 
 
 def _connect(credentials: Path, timeout_s: float) -> SyncClient:

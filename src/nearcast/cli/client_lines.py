@@ -7,7 +7,6 @@ import binascii
 import json
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -16,7 +15,7 @@ import msgspec
 from nearcast.errors import ConfigError
 
 if TYPE_CHECKING:
-    from nearcast.sdk.notification import Notification
+    from nearcast.sdk import Notification
 
 __all__ = ["PublicationLine", "ReportLine", "notification_line", "print_line", "read_batches"]
 
@@ -24,6 +23,17 @@ Line = TypeVar("Line", bound=msgspec.Struct)
 
 _CHUNK_BYTES = 1 << 16
 _LINE_LIMIT_BYTES = 1 << 20
+_SHOWN = (
+    "sequence",
+    "durable",
+    "part",
+    "is_copy",
+    "publish_leg_ms",
+    "processing_ms",
+    "between_ms",
+    "notify_leg_ms",
+    "total_ms",
+)
 
 
 class PublicationLine(msgspec.Struct, forbid_unknown_fields=True):
@@ -98,14 +108,13 @@ def _decode_lines(
 
 def notification_line(notification: Notification) -> dict[str, Any]:
     """Return a notification for JSON: the payload as text, or as base64 when it is none."""
-    values = asdict(notification)
-    payload: bytes = values.pop("payload")
+    payload = notification.payload
     try:
         shown = {"payload": payload.decode()}
     except UnicodeDecodeError:
         shown = {"payload_base64": base64.b64encode(payload).decode()}
-    head = {name: values.pop(name) for name in ("topic", "publisher")}
-    return head | shown | values
+    head = {"topic": notification.topic, "publisher": notification.publisher}
+    return head | shown | {name: getattr(notification, name) for name in _SHOWN}
 
 
 def print_line(values: dict[str, Any]) -> None:

@@ -94,7 +94,6 @@ class Publisher:
             "topic": receipt.topic,
             "sequence": receipt.sequence,
             "durable": receipt.durable,
-            "level": receipt.result(),
             "after_ms": round((time.monotonic() - started_s) * 1000, 3),
         }
         try:

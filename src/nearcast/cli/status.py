@@ -26,14 +26,13 @@ def status(site: Path | None, url: str | None, as_json: bool) -> None:
       nearcast status --manager http://127.0.0.1:8000 --json
     """
     from nearcast.errors import ConfigError, NearcastError
+    from nearcast.links.http_client import ask
     from nearcast.site.layout import SiteFolder
-    from nearcast.site.live_site import ask
 
     if (site is None) == (url is None):
         raise ConfigError("give either the folder of the site or --manager URL")
     if site is not None:
-        nested = site / "site"
-        url = SiteFolder.load(nested if (nested / "site.json").exists() else site).manager_url
+        url = SiteFolder.find(site).manager_url
     found = ask(f"{url}/status")
     if not isinstance(found, dict) or not {"counts", "plans", "servers"} <= found.keys():
         raise NearcastError(f"{url} answers, but is not the manager of a site")

@@ -88,13 +88,13 @@ def up(
     scenario's geometry emulated on every link, enrols all clients and writes their credentials.
 
     \b
-      nearcast scenario generate city --clients 300 --servers 9 --topics 30 --seed 1 --out city
+      nearcast scenario generate city --clients 30 --servers 2 --topics 4 --seed 1 --out city
       nearcast up city
     and in other terminals:
     \b
       nearcast status city
-      nearcast client subscribe --credentials city/site/clients/c2.json --topic t1
-      nearcast client publish --credentials city/site/clients/c1.json --topic t1 --message hello
+      nearcast client subscribe --credentials city/site/clients/2.json --topic 1
+      nearcast client publish --credentials city/site/clients/1.json --topic 1 --message hello
 
     The event log (SCENARIO/site/log/publications) can be read by `nearcast pipeline run` at any time.
     """

@@ -3,47 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from enum import StrEnum
 from typing import Any
 
+from nearcast.domain import plan_kinds
 from nearcast.domain.scenario import BoolArray, FloatArray, IndexArray
 
 __all__ = ["Brokers", "Model", "Objective", "Plan", "PlanReport", "PlanStatus"]
 
-
-class Model(StrEnum):
-    """The published delay models."""
-
-    CONNECTIONS = "connections"
-    """M1 (2020): storage and a limit of clients per server."""
-    RATIO = "ratio"
-    """M2 (2021): storage and compute, overload delegated to the cloud by a ratio."""
-    PLACEMENT = "placement"
-    """M3 (2022): brokers placed within storage, a server per (publisher, topic)."""
-
-
-class Objective(StrEnum):
-    """What the placement model minimises."""
-
-    D1 = "d1"
-    """Sum of the delays of all publisher/subscriber pairs."""
-    D2 = "d2"
-    """The same, near pairs weighing more."""
-    D3 = "d3"
-    """Sum of the delays above the topic's permissible delay."""
-
-
-class PlanStatus(StrEnum):
-    """How far a planner got."""
-
-    HEURISTIC = "heuristic"
-    """A plan by rule; no claim about the optimum."""
-    FEASIBLE = "feasible"
-    """Searched until its limit; the bound says how good it is."""
-    OPTIMAL = "optimal"
-    """Proved optimal."""
-    TIME_LIMIT = "time_limit"
-    """An exact method stopped early: best plan found, with bound and gap."""
+Model = plan_kinds.Model
+Objective = plan_kinds.Objective
+PlanStatus = plan_kinds.PlanStatus
 
 
 @dataclass(frozen=True, slots=True, eq=False)

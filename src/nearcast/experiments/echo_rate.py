@@ -19,9 +19,9 @@ from typing import NamedTuple
 from nearcast.experiments.machine_noise import MachineNoise, Noise
 from nearcast.experiments.percentiles import percentile
 from nearcast.runtime.config import SpoolConfig
+from nearcast.sdk import Notification
 from nearcast.sdk.client import Client
 from nearcast.sdk.credentials import Credentials
-from nearcast.sdk.notification import Notification
 from nearcast.site.layout import SiteOptions
 from nearcast.site.live_site import run_site
 from nearcast.site.swarm import stop_searching_old_objects

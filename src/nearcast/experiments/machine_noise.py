@@ -20,7 +20,7 @@ from typing import Self
 
 from nearcast.experiments.percentiles import percentile
 
-__all__ = ["MachineNoise", "Noise"]
+__all__ = ["MachineNoise", "Noise", "stolen_s"]
 
 _INTERVAL_S = 0.005
 _BYTES = 200
@@ -68,7 +68,7 @@ class MachineNoise:
 
     def begin(self) -> None:
         """Begin to measure."""
-        self._began_s, self._stolen_s = time.monotonic(), _stolen_s()
+        self._began_s, self._stolen_s = time.monotonic(), stolen_s()
         self._pipe.send(True)
 
     def end(self) -> Noise:
@@ -76,7 +76,7 @@ class MachineNoise:
         self._pipe.send(False)
         round_trips_ms: list[float]
         round_trips_ms, stolen_at_s = self._pipe.recv()
-        before_s, after_s = self._stolen_s, _stolen_s()
+        before_s, after_s = self._stolen_s, stolen_s()
         all_s = (time.monotonic() - self._began_s) * (os.cpu_count() or 1)
         known = before_s is not None and after_s is not None
         return Noise(
@@ -87,7 +87,8 @@ class MachineNoise:
         )
 
 
-def _stolen_s() -> float | None:
+def stolen_s() -> float | None:
+    """Return how long the host kept CPU time from this machine so far; None where nobody tells."""
     try:
         ticks = int(Path("/proc/stat").read_text().split(maxsplit=9)[_STOLEN_COLUMN])
     except (OSError, ValueError, IndexError):
@@ -112,7 +113,7 @@ def _ask(pipe: Connection, port: int) -> None:
     while pipe.recv():
         found_ms: list[float] = []
         stolen_at_s: list[float] = []
-        stolen_s, due_s = _stolen_s(), time.monotonic()
+        known_s, due_s = stolen_s(), time.monotonic()
         while not pipe.poll(max(0.0, due_s - time.monotonic())):
             due_s += _INTERVAL_S
             began_s = time.monotonic()
@@ -122,7 +123,7 @@ def _ask(pipe: Connection, port: int) -> None:
                 while own.recv(2048) != question:
                     pass  # the answer to one that was given up
                 found_ms.append((time.monotonic() - began_s) * 1e3)
-            if (before_s := stolen_s) != (stolen_s := _stolen_s()) and before_s is not None:
+            if (before_s := known_s) != (known_s := stolen_s()) and before_s is not None:
                 stolen_at_s.append(time.time())
         pipe.recv()
         pipe.send((found_ms, stolen_at_s))

@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Meta
 
 from nearcast.broker.guard import GuardSettings
-from nearcast.domain.plan import Model
+from nearcast.domain.plan_kinds import Model
 from nearcast.wire.settings import WireSettings
 
 __all__ = [

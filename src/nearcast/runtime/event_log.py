@@ -1,34 +1,48 @@
-"""The event log of a server: rows of its loop into Parquet segments, by a thread.
+"""The event log of a server: rows of its loop into Parquet segments, by a process of its own.
 
 ``FOLDER/publications`` and ``FOLDER/notifications`` may be read at any time, by Spark, the
 pipeline or `event_log_tables`: whatever is there is whole. A segment is kept in memory until it
-ends, so a kill of the server loses the rows since the last one ended, and nothing else.
+ends. A kill of the server alone loses the rows of the last tenth of a second, which were not yet
+handed over; a kill of both, or of the machine, loses the rows since the last segment ended too.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
-import random
-import threading
-import time
+from asyncio import TimerHandle
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import Any, Protocol
+
+import msgspec
 
 from nearcast.errors import ConfigError, OutputError
-from nearcast.runtime.event_log_files import SegmentFiles
-from nearcast.server.log_rows import LogRow
-
-if TYPE_CHECKING:
-    from nearcast.runtime.event_log_segments import Counts
+from nearcast.runtime.event_log_files import TABLES, SegmentFiles
+from nearcast.runtime.event_log_frames import (
+    Counts,
+    EventLogSettings,
+    Flush,
+    Rows,
+    decode_counts,
+    frame,
+)
+from nearcast.runtime.helper_link import HelperLink
+from nearcast.runtime.helper_process import HelperProcess
 
 __all__ = ["EventLog", "EventLogCounters"]
 
-logger = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
+_HAND_OVER_S = 0.1
+_ROWS_AT_ONCE = 256
+"""Encoding more at a time would hold up the loop."""
+_MOST_UNSENT_BYTES = 32 << 20
+_RESTART_AFTER_S = 5.0
+_END_WITHIN_S = 60.0
 
-_ROWS_AT_ONCE = 500
-"""Rows that wait before the thread makes them smaller: many small objects slow down the loop."""
+Row = tuple[Any, ...]
 
 
 @dataclass(slots=True)
@@ -37,7 +51,8 @@ class EventLogCounters:
 
     rows_written: int = 0
     rows_dropped: int = 0
-    """Lost: too many in memory, added after the end, or with a value that no column holds."""
+    """Lost: too many in memory, added after the end, with a value that no column holds, or with
+    the process that had them."""
     rows_held: int = 0
     """In memory: of the segments that go on, or while the disk refuses."""
     segments_written: int = 0
@@ -47,25 +62,29 @@ class EventLogCounters:
     """Why it refuses; None while it works."""
 
 
+class _Helper(Protocol):
+    @property
+    def link(self) -> HelperLink: ...
+
+    def kill(self, wait_s: float = 0.0) -> None: ...
+
+    async def wait(self, timeout_s: float) -> None: ...
+
+
+_Launch = Callable[[Callable[[list[bytes]], None], Callable[[str], None]], _Helper]
+
+
 class EventLog:
-    """Takes rows from the loop and writes them in the background; close it at the end.
+    """Takes rows from the loop; a process writes them. `start` it, and `close` it at the end.
 
     Parameters
     ----------
-    folder
-        Where the tables are; servers may share it.
-    server
-        The id of this server, in the names of its files.
-    segment_rows, segment_s
-        A file ends with so many rows, or after so long: that is how late a row is in a file.
-    keep_segments, keep_hours
-        Files of each table that stay, and for how long; None: all, for ever.
+    settings
+        How it is written; servers may share a folder.
     most_rows
-        Rows in memory while the disk refuses; others are dropped.
-    clock
-        Unix time, for the names.
-    open_files
-        Makes the files of a table; a test gives a disk that fails.
+        Rows in memory, here and in the process; others are dropped.
+    launch
+        Starts the other side; a test gives one with a disk that fails.
 
     Raises
     ------
@@ -77,112 +96,163 @@ class EventLog:
 
     def __init__(
         self,
-        folder: Path,
-        server: str,
+        settings: EventLogSettings,
         *,
-        segment_rows: int = 100_000,
-        segment_s: float = 10.0,
-        keep_segments: int | None = None,
-        keep_hours: float | None = None,
         most_rows: int = 1_000_000,
-        clock: Callable[[], float] = time.time,
-        open_files: Callable[..., SegmentFiles] = SegmentFiles,
+        launch: _Launch | None = None,
     ) -> None:
-        # Arrow and pandas take a second: now, and not while the loop serves clients.
-        from nearcast.runtime.event_log_segments import SegmentWriter
-        from nearcast.runtime.event_log_tables import SCHEMAS
-
-        limits = {"segment_rows": segment_rows, "segment_s": segment_s, "most_rows": most_rows}
-        keep = {"keep_segments": keep_segments, "keep_hours": keep_hours}
-        for name, value in {**limits, **keep}.items():
+        limits = {"segment_rows": settings.segment_rows, "segment_s": settings.segment_s}
+        keep = {"keep_segments": settings.keep_segments, "keep_hours": settings.keep_hours}
+        for name, value in {**limits, **keep, "most_rows": most_rows}.items():
             if value is not None and not value > 0:
                 raise ConfigError(f"{name} of the event log must be positive, not {value}")
-        self._segment_s, self._most_rows = segment_s, most_rows
         try:
-            files = {kind: open_files(Path(folder) / kind, server, **keep) for kind in SCHEMAS}
+            for table in TABLES:  # complains here; and what a crash left is removed
+                SegmentFiles(Path(settings.folder) / table, settings.server)
         except OSError as reason:
-            raise OutputError(f"{folder}: cannot be written: {reason.strerror}") from reason
-        self._writer = SegmentWriter(files, segment_rows, clock)
+            raise OutputError(
+                f"{settings.folder}: cannot be written: {reason.strerror}"
+            ) from reason
+        self._settings, self._most_rows = settings, most_rows
+        self._launch = launch or self._start_process
         self.counters = EventLogCounters()
-        self._changed = threading.Condition()
-        self._waiting: list[LogRow] = []
-        self._flushes_wanted = self._flushes_done = 0
+        self._publications: list[Row] = []
+        self._notifications: list[Row] = []
+        self._timer: TimerHandle | None = None
+        self._helper: _Helper | None = None
+        self._start_at = 0.0
+        self._told = Counts()
+        """What the process that runs now has told."""
+        self._flushes: list[asyncio.Future[None]] = []
         self._is_closed = False
-        self._thread = threading.Thread(target=self._run, name="event-log", daemon=True)
-        self._thread.start()
 
-    def __enter__(self) -> Self:
-        return self
+    def start(self) -> None:
+        """Start the process; the loop must run."""
+        self._loop = asyncio.get_running_loop()
+        self._told, self._ended = Counts(), asyncio.Event()
+        try:
+            self._helper = self._launch(self._on_frames, self._on_lost)
+        except OSError as error:
+            self._on_lost(f"it does not start: {error}")
 
-    def __exit__(self, *_: object) -> None:
-        self.close()
+    def add(self, publications: Sequence[Row], notifications: Sequence[Row]) -> None:
+        """Take rows, fields of `PublicationRow` and `NotificationRow`; never waits or fails."""
+        self._publications += publications
+        self._notifications += notifications
+        if len(self._publications) + len(self._notifications) >= _ROWS_AT_ONCE or self._is_closed:
+            self._hand_over()
+        elif self._timer is None:
+            self._timer = self._loop.call_later(_HAND_OVER_S, self._on_timer)
 
-    def add(self, rows: Sequence[LogRow]) -> None:
-        """Take rows, from any thread; never waits for the disk and never fails."""
-        with self._changed:
-            room = 0 if self._is_closed else self._most_rows - self.counters.rows_held
-            taken = rows if len(rows) <= room else rows[:room]
-            self._waiting.extend(taken)
-            self.counters.rows_held += len(taken)
-            self.counters.rows_dropped += len(rows) - len(taken)
-            if len(self._waiting) >= _ROWS_AT_ONCE:
-                self._changed.notify_all()
-
-    def flush(self) -> None:
+    async def flush(self) -> None:
         """End the segments now, and wait until they are on the disk or it refused."""
-        with self._changed:
-            self._flushes_wanted += 1
-            wanted = self._flushes_wanted
-            self._changed.notify_all()
-            self._changed.wait_for(lambda: self._flushes_done >= wanted or self._is_closed)
+        self._hand_over()
+        if self._helper is not None and not self._is_closed:
+            flushed = self._loop.create_future()
+            self._flushes.append(flushed)
+            self._helper.link.send(frame(Flush()))
+            await flushed
 
-    def close(self) -> None:
-        """Write the rest and end the thread; what the disk refuses now is lost."""
-        with self._changed:
+    async def close(self) -> None:
+        """Write the rest and end the process; what the disk refuses now is lost."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if not self._is_closed:
+            self._hand_over()
             self._is_closed = True
-            self._changed.notify_all()
-        self._thread.join()
+            if self._helper is not None:
+                self._helper.link.end()
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(_END_WITHIN_S):
+                        await self._ended.wait()
+                await self._helper.wait(_END_WITHIN_S)
 
-    def _run(self) -> None:
-        # Servers that started together must not all write together for ever.
-        ends_at = time.monotonic() + self._segment_s * random.uniform(0.3, 1.0)
-        is_last = False
-        while not is_last:
-            with self._changed:
-                self._changed.wait_for(self._has_work, max(0.0, ends_at - time.monotonic()))
-                rows, self._waiting = self._waiting, []
-                flushes, is_last = self._flushes_wanted, self._is_closed
-            self._count(self._writer.take(rows))
-            is_end = is_last or flushes > self._flushes_done or time.monotonic() >= ends_at
-            if is_end:
-                self._writer.end()
-                ends_at = time.monotonic() + self._segment_s
-            if is_end or self.counters.last_error is None:  # a disk that refuses gets a pause
-                counts = self._writer.write()
-                self._note(counts.error)
-                self._count(counts)
-            with self._changed:
-                self._flushes_done = flushes
-                self._changed.notify_all()
-        lost = self._writer.drop()
-        if lost.dropped:
-            self._count(lost)
-            logger.error("event log: %d rows are lost, the disk refused them", lost.dropped)
+    def _start_process(
+        self, on_frames: Callable[[list[bytes]], None], on_lost: Callable[[str], None]
+    ) -> HelperProcess:
+        arguments = [msgspec.json.encode(self._settings).decode()]
+        module = "nearcast.runtime.event_log_process"
+        return HelperProcess(self._loop, module, arguments, on_frames, on_lost)
 
-    def _has_work(self) -> bool:
-        is_asked = self._is_closed or self._flushes_wanted > self._flushes_done
-        return is_asked or len(self._waiting) >= _ROWS_AT_ONCE
+    def _on_timer(self) -> None:
+        self._timer = None
+        self._hand_over()
 
-    def _note(self, error: OSError | None) -> None:
-        if error is not None:
-            self.counters.errors += 1
-            if self.counters.last_error is None:
-                logger.warning("event log: %s; trying again, the server goes on", error)
-        self.counters.last_error = None if error is None else str(error)
+    def _hand_over(self) -> None:
+        publications, self._publications = self._publications, []
+        notifications, self._notifications = self._notifications, []
+        rows = len(publications) + len(notifications)
+        if not rows:
+            return
+        if self._helper is None and not self._is_closed and self._loop.time() >= self._start_at:
+            self.start()
+        counters, helper = self.counters, self._helper
+        room = self._most_rows - counters.rows_held
+        if helper is None or self._is_closed or helper.link.unsent_bytes > _MOST_UNSENT_BYTES:
+            room = 0
+        if rows > room:
+            counters.rows_dropped += rows - room
+            publications = publications[:room]
+            notifications = notifications[: room - len(publications)]
+            rows = room
+        if helper is None or not rows:
+            return
+        counters.rows_held += rows
+        try:
+            data = frame(Rows(publications, notifications))
+        except (ValueError, OverflowError):
+            # a client chose the value, and the rows of others should not suffer
+            publications, notifications = _sound(publications), _sound(notifications)
+            sound = len(publications) + len(notifications)
+            counters.rows_dropped += rows - sound
+            counters.rows_held -= rows - sound
+            data = frame(Rows(publications, notifications))
+        helper.link.send(data)
 
-    def _count(self, counts: Counts) -> None:
-        with self._changed:
-            self.counters.rows_written += counts.written
-            self.counters.rows_dropped += counts.dropped
-            self.counters.rows_held -= counts.written + counts.dropped
-            self.counters.segments_written += counts.segments
+    def _on_frames(self, frames: list[bytes]) -> None:
+        for data in frames:
+            counts, before, counters = decode_counts(data), self._told, self.counters
+            self._told = counts
+            written, dropped = counts.written - before.written, counts.dropped - before.dropped
+            counters.rows_written += written
+            counters.rows_dropped += dropped
+            counters.rows_held -= written + dropped
+            counters.segments_written += counts.segments - before.segments
+            counters.errors += counts.errors - before.errors
+            if counts.last_error is not None and counters.last_error is None:
+                _log.warning("event log: %s; trying again, the server goes on", counts.last_error)
+            counters.last_error = counts.last_error
+            for _ in range(counts.flushes - before.flushes):
+                self._flushes.pop(0).set_result(None)
+            if dropped and self._is_closed:
+                _log.error("event log: %d rows are lost, the disk refused them", dropped)
+
+    def _on_lost(self, reason: str) -> None:
+        """Go on without the process for a while; what it held is lost."""
+        self._ended.set()
+        for one in self._flushes:
+            one.set_result(None)
+        self._flushes.clear()
+        if self._is_closed:
+            return
+        counters = self.counters
+        if self._helper is not None:
+            self._helper.kill()
+        self._helper, self._start_at = None, self._loop.time() + _RESTART_AFTER_S
+        counters.rows_dropped += counters.rows_held
+        counters.errors += 1
+        _log.error("event log: %s; %d rows are lost", reason, counters.rows_held)
+        counters.rows_held = 0
+
+
+def _sound(rows: Sequence[Row]) -> list[Row]:
+    """Return the rows that can be encoded."""
+    sound = []
+    for row in rows:
+        try:
+            msgspec.msgpack.encode(row)
+        except (ValueError, OverflowError):
+            continue
+        sound.append(row)
+    return sound

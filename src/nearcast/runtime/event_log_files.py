@@ -18,7 +18,10 @@ from nearcast.errors import ConfigError
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["SegmentFiles"]
+__all__ = ["TABLES", "SegmentFiles"]
+
+TABLES = ("publications", "notifications")
+"""The tables of an event log: folders of segments."""
 
 _STAMP = "%Y%m%dT%H%M%S%fZ"
 

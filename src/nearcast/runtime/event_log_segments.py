@@ -5,32 +5,28 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
 from nearcast.runtime.event_log_files import SegmentFiles
-from nearcast.runtime.event_log_tables import SCHEMAS, to_batches
-from nearcast.server.log_rows import LogRow, NotificationRow, PublicationRow
+from nearcast.runtime.event_log_tables import to_batches
 
-__all__ = ["Counts", "SegmentWriter"]
-
-_ROW_TYPES = {"publications": PublicationRow, "notifications": NotificationRow}
+__all__ = ["SegmentWriter", "Written"]
 
 
 @dataclass(slots=True)
-class Counts:
-    """What became of rows in memory."""
+class Written:
+    """What was written."""
 
-    written: int = 0
-    dropped: int = 0
+    rows: int = 0
     segments: int = 0
     error: OSError | None = None
     """Why the rest is still there: the disk refused."""
 
 
 class _Segment(NamedTuple):
-    kind: str
+    table: str
     started_s: float
     number: int
     batches: list[pa.RecordBatch]
@@ -61,51 +57,54 @@ class SegmentWriter:
         self._ended: deque[_Segment] = deque()
         self._numbers = 0
 
-    def take(self, rows: Sequence[LogRow]) -> Counts:
-        """Add rows to the segments and end those that are full."""
+    @property
+    def rows(self) -> int:
+        """Rows in memory."""
+        return sum(one.rows for one in (*self._open.values(), *self._ended))
+
+    def take(self, table: str, rows: Sequence[tuple[Any, ...]]) -> int:
+        """Add rows to the segments, end those that are full; return how many were dropped."""
         dropped = len(rows)
-        for kind, row_type in _ROW_TYPES.items():
-            own = [row for row in rows if type(row) is row_type]
-            while own:
-                segment = self._open.get(kind) or self._begin(kind)
-                some = own[: self._segment_rows - segment.rows]
-                own = own[len(some) :]
-                batches = to_batches(some, SCHEMAS[kind])
-                segment.batches.extend(batches)
-                dropped -= sum(map(len, batches))
-                if segment.rows >= self._segment_rows:
-                    self._ended.append(self._open.pop(kind))
-        return Counts(dropped=dropped)
+        while rows:
+            segment = self._open.get(table) or self._begin(table)
+            some = rows[: self._segment_rows - segment.rows]
+            rows = rows[len(some) :]
+            batches = to_batches(some, table)
+            segment.batches.extend(batches)
+            dropped -= sum(map(len, batches))
+            if segment.rows >= self._segment_rows:
+                self._ended.append(self._open.pop(table))
+        return dropped
 
     def end(self) -> None:
         """End the open segments."""
         self._ended.extend(segment for segment in self._open.values() if segment.rows)
         self._open.clear()
 
-    def write(self) -> Counts:
+    def write(self) -> Written:
         """Write what has ended, oldest first, until the disk refuses."""
-        counts = Counts()
+        done = Written()
         try:
             while self._ended:
                 segment = self._ended[0]
-                files = self._files[segment.kind]
+                files = self._files[segment.table]
                 table = pa.Table.from_batches(segment.batches)
                 files.write(table, segment.started_s, segment.number)
                 self._ended.popleft()
-                counts.written += segment.rows
-                counts.segments += 1
+                done.rows += segment.rows
+                done.segments += 1
                 files.remove_old(self._clock())
         except OSError as error:
-            counts.error = error
-        return counts
+            done.error = error
+        return done
 
-    def drop(self) -> Counts:
-        """Forget what has ended and is not written."""
+    def drop(self) -> int:
+        """Forget what has ended and is not written; return how many rows that were."""
         dropped = sum(segment.rows for segment in self._ended)
         self._ended.clear()
-        return Counts(dropped=dropped)
+        return dropped
 
-    def _begin(self, kind: str) -> _Segment:
+    def _begin(self, table: str) -> _Segment:
         self._numbers += 1
-        segment = self._open[kind] = _Segment(kind, self._clock(), self._numbers, [])
+        segment = self._open[table] = _Segment(table, self._clock(), self._numbers, [])
         return segment

@@ -2,18 +2,21 @@
 
 `publications` is what `nearcast pipeline run` reads as it is. Its sizes are called `size_bytes`,
 which the pipeline passes over: a site's limits count messages, not bytes.
+
+A row of `notifications` on the disk is a notification with all its receivers at one home, in the
+column `clients`; `read_notifications` returns a row for each of them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as parquet
 
 from nearcast.errors import ScenarioError
-from nearcast.server.log_rows import LogRow
 
 __all__ = ["SCHEMAS", "read_notifications", "read_publications", "to_batches"]
 
@@ -39,7 +42,7 @@ _NOTIFICATIONS = pa.schema(
         ("epoch", pa.int64()),
         ("sequence", pa.int64()),
         ("part", pa.int64()),
-        ("client", pa.string()),
+        ("clients", pa.list_(pa.string())),
         ("server", pa.string()),
         ("published_us", pa.int64()),
         ("received_us", pa.int64()),
@@ -53,13 +56,11 @@ _NOTIFICATIONS = pa.schema(
 SCHEMAS = {"publications": _PUBLICATIONS, "notifications": _NOTIFICATIONS}
 """Columns by folder, in the order of the fields of `PublicationRow` and `NotificationRow`."""
 
-_ROWS_AT_ONCE = 500
-"""Arrow keeps the interpreter while it reads a list: short lists, so that the server's loop does
-not wait."""
+_ROWS_AT_ONCE = 5_000
 
 
-def to_batches(rows: Sequence[LogRow], schema: pa.Schema) -> list[pa.RecordBatch]:
-    """Return rows of one kind as Arrow; a row that does not fit the columns is left out.
+def to_batches(rows: Sequence[tuple[Any, ...]], table: str) -> list[pa.RecordBatch]:
+    """Return rows of a table as Arrow; a row that does not fit the columns is left out.
 
     A number beyond 64 bits, say: a client chose it, and the rows of others should not suffer.
     """
@@ -67,10 +68,11 @@ def to_batches(rows: Sequence[LogRow], schema: pa.Schema) -> list[pa.RecordBatch
     for start in range(0, len(rows), _ROWS_AT_ONCE):
         some = rows[start : start + _ROWS_AT_ONCE]
         try:
-            batches.append(_to_batch(some, schema))
+            batches.append(_to_batch(some, SCHEMAS[table]))
         except Exception:  # which one depends on the value, and none may end the log
-            if len(rows) > 1:
-                batches += [batch for row in some for batch in to_batches([row], schema)]
+            middle = len(some) // 2
+            if middle:
+                batches += to_batches(some[:middle], table) + to_batches(some[middle:], table)
     return batches
 
 
@@ -88,21 +90,32 @@ def read_publications(folder: Path) -> pa.Table:
 def read_notifications(folder: Path) -> pa.Table:
     """Return the notifications sent to clients, of all servers that write to this folder.
 
+    A row is a notification to one client.
+
     Raises
     ------
     ScenarioError
         When there is no such folder.
     """
-    return _read(folder, "notifications")
+    import pyarrow.compute as pc  # which a server's process, that only writes, does without
+
+    table = _read(folder, "notifications").combine_chunks()
+    place = table.schema.get_field_index("clients")
+    clients = table["clients"]
+    rows = table.drop_columns("clients").take(pc.list_parent_indices(clients))
+    return rows.add_column(place, "client", pc.list_flatten(clients))
 
 
-pa.array([0])  # Arrow imports pandas with the first list: now, and not while a loop serves clients
-
-
-def _to_batch(rows: Sequence[LogRow], schema: pa.Schema) -> pa.RecordBatch:
+def _to_batch(rows: Sequence[tuple[Any, ...]], schema: pa.Schema) -> pa.RecordBatch:
     columns = zip(*rows, strict=True)
-    cells = [pa.array(cells, field.type) for cells, field in zip(columns, schema, strict=True)]
+    cells = [_to_array(cells, field) for cells, field in zip(columns, schema, strict=True)]
     return pa.record_batch(cells, schema=schema)
+
+
+def _to_array(cells: tuple[Any, ...], field: pa.Field) -> pa.Array:
+    if field.name == "time":  # which the server counts in microseconds
+        return pa.array([time_us / 1e6 for time_us in cells], field.type)
+    return pa.array(cells, field.type)
 
 
 def _read(folder: Path, kind: str) -> pa.Table:

@@ -1,38 +1,38 @@
 """A server's HTTP side for operators: metrics, health, status, and what the manager adds.
 
-It runs in a thread of its own; whatever a request does, the server goes on.
+It runs on the server's own loop: requests are few, small, and answered from memory. A connection
+brings one request; clients that are slow, silent or too many are cut off.
 """
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import json
 import logging
 import socket
-import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from http import HTTPStatus
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from socketserver import TCPServer
-from typing import Any
+from typing import Any, cast
 from urllib.parse import urlsplit
 
 from nearcast.errors import ConfigError
+from nearcast.runtime.http_request import Request, RequestError, parse_head
 
 __all__ = ["Answer", "HttpEndpoint"]
 
 _log = logging.getLogger(__name__)
 _MOST_CONNECTIONS = 32
+_BACKLOG = 128
 _METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
-
-Answer = Callable[[str, str, bytes, Mapping[str, str]], tuple[int, Any]]
-"""Gets a request's method, path, body and headers (named like ``Content-Type``), in any thread;
-returns the status and what is to be sent as JSON."""
+Answer = Callable[[str, str, bytes, Mapping[str, str]], Awaitable[tuple[int, Any]]]
+"""Gets a request's method, path, body and headers (named like ``Content-Type``); returns the
+status and what is to be sent as JSON."""
 
 
 class HttpEndpoint:
-    """Listens as soon as it is made. All functions given are called in any thread.
+    """Answers requests between `start` and `close`.
 
     Parameters
     ----------
@@ -51,12 +51,7 @@ class HttpEndpoint:
     body_limit_bytes
         Larger requests are refused unread.
     request_timeout_s
-        How long a client may be silent.
-
-    Raises
-    ------
-    ConfigError
-        When the address cannot be had.
+        How long a client may take to send its request, and to read the answer.
     """
 
     def __init__(
@@ -72,117 +67,141 @@ class HttpEndpoint:
         body_limit_bytes: int = 1 << 20,
         request_timeout_s: float = 5.0,
     ) -> None:
-        def answer_all(
-            method: str, path: str, body: bytes, headers: Mapping[str, str]
-        ) -> tuple[int, Any]:
-            if (method, path) == ("GET", "/status"):
-                return 200, status()
-            if (method, path) == ("GET", "/metrics") and metrics is not None:
-                return 200, metrics()
-            if (method, path) == ("GET", "/health"):
-                reasons = health() if health is not None else []
-                if reasons:
-                    return 503, {"status": "unwell", "reasons": reasons}
-                doubts = warnings() if warnings is not None else []
-                return 200, {"status": "ok", "warnings": doubts} if doubts else {"status": "ok"}
-            if answer is not None:
-                return answer(method, path, body, headers)
-            return 404, {"error": f"there is no {method} {path}"}
+        self._status, self._metrics, self._health = status, metrics, health
+        self._answer_others, self._warnings = answer, warnings
+        self.body_limit_bytes, self.request_timeout_s = body_limit_bytes, request_timeout_s
+        self.address: tuple[str, int] = (host, port)
+        """Host and port at which it listens."""
+        self.failures = 0
+        """Requests whose route raised."""
+        self.connections: set[_Connection] = set()
+        self._server: asyncio.Server | None = None
 
-        settings = {"answer_all": staticmethod(answer_all), "timeout": request_timeout_s}
-        handler = type("_Handler", (_Handler,), settings | {"body_limit_bytes": body_limit_bytes})
+    async def start(self) -> None:
+        """Listen.
+
+        Raises
+        ------
+        ConfigError
+            When the address cannot be had.
+        """
+        host, port = self.address
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
         try:
-            self._server = _Server((host, port), handler)
+            if not 0 <= port < 1 << 16:  # the library would leave a socket behind
+                raise OverflowError("ports end at 65535")
+            listener = socket.create_server((host, port), family=family, backlog=_BACKLOG)
         except (OSError, OverflowError) as error:
             in_use = getattr(error, "errno", None) == errno.EADDRINUSE
             why = "another program uses it; choose another port" if in_use else str(error)
             raise ConfigError(f"cannot listen at {host}, HTTP port {port}: {why}") from None
-        self.address: tuple[str, int] = (host, int(self._server.server_address[1]))
-        """Host and port at which it listens."""
-        self._thread = threading.Thread(
-            target=self._server.serve_forever, args=(0.1,), name="http", daemon=True
-        )
-        self._thread.start()
+        self.address = (host, int(listener.getsockname()[1]))
+        loop = asyncio.get_running_loop()
+        self._server = await loop.create_server(lambda: _Connection(self), sock=listener)
 
-    @property
-    def failures(self) -> int:
-        """Requests whose route raised."""
-        return self._server.failures
+    async def close(self) -> None:
+        """Stop listening and cut off all clients; may be called twice."""
+        if self._server is not None:
+            self._server.close()
+            for connection in list(self.connections):
+                connection.cut_off()
+            await self._server.wait_closed()
+            self._server = None
 
-    def close(self) -> None:
-        """Stop listening; may be called twice."""
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
-
-
-class _Server(ThreadingHTTPServer):
-    daemon_threads = True
-    block_on_close = False  # a silent client must not hold up the end
-
-    def __init__(self, address: tuple[str, int], handler: type[BaseHTTPRequestHandler]) -> None:
-        self.failures = 0
-        self._free = threading.BoundedSemaphore(_MOST_CONNECTIONS)
-        self.address_family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
-        super().__init__(address, handler)
-
-    def server_bind(self) -> None:
-        """Bind, without the look-up of the machine's name, which may take seconds."""
-        TCPServer.server_bind(self)
-
-    def process_request(self, request: Any, client_address: Any) -> None:
-        """Start a thread, unless too many requests are under way: those are cut."""
-        if not self._free.acquire(blocking=False):
-            self.shutdown_request(request)
-            return
-        super().process_request(request, client_address)
-
-    def process_request_thread(self, request: Any, client_address: Any) -> None:
-        """Answer in this thread."""
-        try:
-            super().process_request_thread(request, client_address)
-        finally:
-            self._free.release()
-
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """Say nothing: clients that go away in the middle are none of our errors."""
+    async def answer(self, request: Request) -> tuple[int, Any]:
+        """Return the status and the content of the answer to a request."""
+        path = urlsplit(request.target).path
+        match request.method, path:
+            case "GET", "/status":
+                return 200, self._status()
+            case "GET", "/metrics" if self._metrics is not None:
+                return 200, self._metrics()
+            case "GET", "/health":
+                reasons = self._health() if self._health is not None else []
+                if reasons:
+                    return 503, {"status": "unwell", "reasons": reasons}
+                doubts = self._warnings() if self._warnings is not None else []
+                return 200, {"status": "ok", "warnings": doubts} if doubts else {"status": "ok"}
+            case method, _ if self._answer_others is not None:
+                return await self._answer_others(method, path, request.body, request.headers)
+            case method, _:
+                return 404, {"error": f"there is no {method} {path}"}
 
 
-class _Handler(BaseHTTPRequestHandler):
-    server: _Server
-    server_version, sys_version = "nearcast", ""
-    answer_all: Answer
-    body_limit_bytes: int
+class _Connection(asyncio.Protocol):
+    """One request and its answer."""
 
-    def do_GET(self) -> None:
-        """Answer."""
-        length = self.headers.get("Content-Length", "0")
-        if not (length.isascii() and length.isdigit()) or "Transfer-Encoding" in self.headers:
-            self._send(HTTPStatus.LENGTH_REQUIRED, {"error": "send a Content-Length"})
-        elif len(length) > 18 or int(length) > self.body_limit_bytes:
-            error = f"more than {self.body_limit_bytes} bytes"
-            self._send(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, {"error": error})
+    def __init__(self, endpoint: HttpEndpoint) -> None:
+        self._endpoint = endpoint
+        self._loop = asyncio.get_running_loop()
+        self._received = bytearray()
+        self._request: Request | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._is_answered = False
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Wait for a request, unless too many are under way."""
+        self._transport = cast(
+            "asyncio.Transport", transport
+        )  # uvloop's is one by its methods only
+        connections = self._endpoint.connections
+        self._timer = self._loop.call_later(self._endpoint.request_timeout_s, self._transport.abort)
+        if len(connections) >= _MOST_CONNECTIONS:
+            self._transport.abort()
         else:
-            body = self.rfile.read(int(length))
-            headers = {name.title(): value for name, value in self.headers.items()}
-            try:
-                answer = self.answer_all(self.command, urlsplit(self.path).path, body, headers)
-            except Exception:
-                self.server.failures += 1
-                _log.exception("http_failed", extra={"fields": {"path": self.path}})
-                answer = HTTPStatus.INTERNAL_SERVER_ERROR, {"error": "see the server's log"}
-            self._send(*answer)
+            connections.add(self)
 
-    do_POST = do_PUT = do_DELETE = do_GET  # noqa: N815 - the library's names
+    def connection_lost(self, error: Exception | None) -> None:
+        """Forget it."""
+        self._timer.cancel()
+        self._endpoint.connections.discard(self)
+        if self._task is not None:
+            self._task.cancel()
 
-    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the library's name
-        """Write nothing: scrapes come every few seconds."""
+    def cut_off(self) -> None:
+        """End it now."""
+        self._transport.abort()
+
+    def data_received(self, data: bytes) -> None:
+        """Take a part of the request, and answer it when it is whole."""
+        if self._is_answered or self._task is not None:
+            return
+        self._received += data
+        try:
+            if self._request is None:
+                found = parse_head(self._received, self._endpoint.body_limit_bytes)
+                if found is None:
+                    return
+                self._request, head_bytes = found
+                del self._received[:head_bytes]
+        except RequestError as error:
+            self._send(error.status, {"error": str(error)})
+            return
+        if len(self._received) >= self._request.body_bytes:
+            self._request.body = bytes(self._received[: self._request.body_bytes])
+            self._timer.cancel()
+            self._task = self._loop.create_task(self._answer(self._request))
+
+    async def _answer(self, request: Request) -> None:
+        try:
+            answer = await self._endpoint.answer(request)
+        except Exception:
+            self._endpoint.failures += 1
+            _log.exception("http_failed", extra={"fields": {"path": request.target}})
+            answer = HTTPStatus.INTERNAL_SERVER_ERROR, {"error": "see the server's log"}
+        self._send(*answer)
 
     def _send(self, status: int, content: Any) -> None:
         is_text = isinstance(content, bytes)
         body = content if is_text else json.dumps(content, default=str).encode() + b"\n"
-        self.send_response(status)
-        self.send_header("Content-Type", _METRICS_TYPE if is_text else "application/json")
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
+        head = (
+            f"HTTP/1.1 {status} {HTTPStatus(status).phrase}\r\n"
+            f"Content-Type: {_METRICS_TYPE if is_text else 'application/json'}\r\n"
+            f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n"
+        )
+        self._timer.cancel()
+        self._timer = self._loop.call_later(self._endpoint.request_timeout_s, self._transport.abort)
+        self._is_answered = True
+        self._transport.write(head.encode() + body)
+        # the client closes: if we did with something unread, the answer might never arrive
+        self._transport.write_eof()

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from nearcast.broker.registry import make_processor
 from nearcast.errors import OutputError
@@ -35,11 +35,7 @@ from nearcast.server.site_orders import ServerOrder
 __all__ = ["LiveManager", "run_manager"]
 
 _log = logging.getLogger(__name__)
-_Result = TypeVar("_Result")
-
 _STORE_FILE = "manager.db"
-_ANSWER_WITHIN_S = 30.0
-"""How long an operator's request may take; a plan of a million clients is read in less."""
 
 
 async def run_manager(
@@ -94,7 +90,7 @@ async def run_manager(
 
 
 class LiveManager:
-    """A manager, alive between `start` and `stop`; its public methods may be called by threads."""
+    """A manager, alive between `start` and `stop`."""
 
     def __init__(
         self,
@@ -128,6 +124,7 @@ class LiveManager:
             answer=partial(answer_operator, self, token),
         )
         self._learn(self._manager.state)
+        await self.http.start()
         await self._mesh.start(self._on_mesh)
         self._on_timer()
 
@@ -136,47 +133,34 @@ class LiveManager:
         if self._timer is not None:
             self._timer.cancel()
         if self.http is not None:
-            # not in the loop: a request that is being answered needs it
-            await asyncio.to_thread(self.http.close)
+            await self.http.close()
         await self._mesh.close()
 
-    # What operators ask, in threads of the HTTP server
+    # What operators ask
 
     def status(self) -> dict[str, Any]:
         """Return what operators want to see."""
+        return {**self._manager.status(self._clock()), **links_status(self._mesh)}
 
-        async def ask() -> dict[str, Any]:
-            return {**self._manager.status(self._clock()), **links_status(self._mesh)}
-
-        return self._in_loop(ask())
-
-    def enrol(self, enrolments: Sequence[Enrolment]) -> list[EnrolledClient]:
+    async def enrol(self, enrolments: Sequence[Enrolment]) -> list[EnrolledClient]:
         """Enrol clients: durable first, then the servers hear of it."""
+        state, records = enrol(self._manager.state, enrolments)
+        self._store.save_clients(records, state.revision)
+        self._install(state)
+        return records
 
-        async def change() -> list[EnrolledClient]:
-            state, records = enrol(self._manager.state, enrolments)
-            self._store.save_clients(records, state.revision)
-            self._install(state)
-            return records
-
-        return self._in_loop(change())
-
-    def adopt(self, folder: Path) -> int:
+    async def adopt(self, folder: Path) -> int:
         """Adopt another plan of the same scenario; return its version."""
-
-        async def change() -> int:
-            known = str(self._store.fact("scenario"))
-            site = await in_daemon_thread(lambda: read_another_plan(self._config, folder, known))
-            state = self._manager.state
-            version = plan_version(state, site.report, self._clock())
-            state = with_site(state, state.servers, site.plan, version)
-            self._store.save_site(state)
-            self._install(state)
-            fields = {"version": version.version, "folder": str(folder)}
-            _log.info("plan_adopted", extra={"fields": fields})
-            return version.version
-
-        return self._in_loop(change())
+        known = str(self._store.fact("scenario"))
+        site = await in_daemon_thread(lambda: read_another_plan(self._config, folder, known))
+        state = self._manager.state
+        version = plan_version(state, site.report, self._clock())
+        state = with_site(state, state.servers, site.plan, version)
+        self._store.save_site(state)
+        self._install(state)
+        fields = {"version": version.version, "folder": str(folder)}
+        _log.info("plan_adopted", extra={"fields": fields})
+        return version.version
 
     def find_client(self, client: str) -> EnrolledClient | None:
         """Return an enrolled client."""
@@ -185,10 +169,6 @@ class LiveManager:
     def server(self, server: str) -> ServerOrder:
         """Return where a server is."""
         return self._manager.state.servers[server].order
-
-    def _in_loop(self, work: Coroutine[Any, Any, _Result]) -> _Result:
-        future = asyncio.run_coroutine_threadsafe(work, self._loop)
-        return future.result(_ANSWER_WITHIN_S)
 
     # Events of the loop
 

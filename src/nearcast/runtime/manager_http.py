@@ -6,6 +6,7 @@ Such requests show the secret of the token file. Answers are JSON; an error is o
 
 from __future__ import annotations
 
+import asyncio
 import hmac
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -13,9 +14,9 @@ from typing import Any, Protocol
 from urllib.parse import unquote
 
 import msgspec
-from prometheus_client import CollectorRegistry, Gauge, generate_latest
 
 from nearcast.errors import ConfigError, NearcastError, OutputError
+from nearcast.runtime.metric_text import MetricText
 from nearcast.server.manager_state import EnrolledClient, Enrolment
 from nearcast.server.site_orders import ServerOrder
 
@@ -27,14 +28,16 @@ __all__ = [
 ]
 
 _LEAST_TOKEN_LENGTH = 16
+_ANSWER_WITHIN_S = 30.0
+"""How long an operator's request may take; a plan of a million clients is read in less."""
 Answer = tuple[int, Any]
 """Status and content, to be sent as JSON."""
 
 
 class ManagerDesk(Protocol):
-    """What the HTTP side needs of a manager; called from threads of the HTTP server."""
+    """What the HTTP side needs of a manager."""
 
-    def enrol(self, enrolments: Sequence[Enrolment]) -> list[EnrolledClient]:
+    async def enrol(self, enrolments: Sequence[Enrolment]) -> list[EnrolledClient]:
         """Enrol clients, durably."""
         ...
 
@@ -46,7 +49,7 @@ class ManagerDesk(Protocol):
         """Return where a server is."""
         ...
 
-    def adopt(self, folder: Path) -> int:
+    async def adopt(self, folder: Path) -> int:
         """Adopt another plan; return its version."""
         ...
 
@@ -86,7 +89,7 @@ def read_token(path: Path) -> str:
 
 def manager_metrics(status: Mapping[str, Any]) -> bytes:
     """Return a manager's status as Prometheus metrics."""
-    registry = CollectorRegistry()
+    text = MetricText()
     gauges = {
         "revision": ("Revision of the orders.", status["revision"]),
         "plan_version": ("Version of the plan in force.", status["plan_version"]),
@@ -95,11 +98,11 @@ def manager_metrics(status: Mapping[str, Any]) -> bytes:
         "clients_enrolled": ("Clients that may connect.", status["counts"]["clients_enrolled"]),
     }
     for name, (meaning, value) in gauges.items():
-        Gauge(f"nearcast_manager_{name}", meaning, registry=registry).set(value)
-    return generate_latest(registry)
+        text.add(f"nearcast_manager_{name}", "gauge", meaning, value)
+    return text.encode()
 
 
-def answer_operator(
+async def answer_operator(
     desk: ManagerDesk, token: str, method: str, path: str, body: bytes, headers: Mapping[str, str]
 ) -> Answer:
     """Return the status and the content of the answer to one request."""
@@ -107,33 +110,39 @@ def answer_operator(
     if not hmac.compare_digest(given.encode(), f"Bearer {token}".encode()):
         return 401, {"error": "wrong or missing token: send 'Authorization: Bearer TOKEN'"}
     try:
-        if (method, path) == ("POST", "/clients"):
-            return _enrol(desk, body)
-        if (method, path) == ("POST", "/plans"):
-            plan = Path(msgspec.json.decode(body, type=_PlanBody).plan)
-            return 200, {"plan_version": desk.adopt(plan)}
-        if method == "GET" and path.startswith("/clients/"):
-            name = unquote(path.removeprefix("/clients/"))
-            found = desk.find_client(name)
-            if found is None:
-                return 404, {"error": f"client {name!r} is not enrolled"}
-            return 200, _about(desk, found)
+        async with asyncio.timeout(_ANSWER_WITHIN_S):
+            return await _answer(desk, method, path, body)
     except msgspec.MsgspecError as error:
         return 400, {"error": f"the body of the request cannot be used: {error}"}
     except (OutputError, TimeoutError) as error:
         return 503, {"error": str(error) or "the manager is busy; try again later"}
     except NearcastError as error:
         return 400, {"error": str(error)}
+
+
+async def _answer(desk: ManagerDesk, method: str, path: str, body: bytes) -> Answer:
+    if (method, path) == ("POST", "/clients"):
+        return await _enrol(desk, body)
+    if (method, path) == ("POST", "/plans"):
+        plan = Path(msgspec.json.decode(body, type=_PlanBody).plan)
+        return 200, {"plan_version": await desk.adopt(plan)}
+    if method == "GET" and path.startswith("/clients/"):
+        name = unquote(path.removeprefix("/clients/"))
+        found = desk.find_client(name)
+        if found is None:
+            return 404, {"error": f"client {name!r} is not enrolled"}
+        return 200, _about(desk, found)
     return 404, {"error": f"there is no {method} {path}"}
 
 
-def _enrol(desk: ManagerDesk, body: bytes) -> Answer:
+async def _enrol(desk: ManagerDesk, body: bytes) -> Answer:
     """Enrol one client, or a list of them all or none."""
     asked = msgspec.json.decode(body, type=_EnrolBody | list[_EnrolBody])
     if isinstance(asked, list):
-        return 200, [_about(desk, one) for one in desk.enrol([_enrolment(one) for one in asked])]
-    (enrolled,) = desk.enrol([_enrolment(asked)])
-    return 200, _about(desk, enrolled)
+        enrolled = await desk.enrol([_enrolment(one) for one in asked])
+        return 200, [_about(desk, one) for one in enrolled]
+    (one,) = await desk.enrol([_enrolment(asked)])
+    return 200, _about(desk, one)
 
 
 def _enrolment(asked: _EnrolBody) -> Enrolment:

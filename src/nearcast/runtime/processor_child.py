@@ -13,20 +13,18 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import BinaryIO
 
 # all that users' processors need of nearcast is loaded before the first one is timed
 import nearcast.broker.broker
 import nearcast.broker.payloads  # noqa: F401
-from nearcast.broker.messages import Message, decode_message
 from nearcast.broker.notifications import Notification
 from nearcast.broker.processing import CAUGHT, Outcome, ProcessorRunner, describe
 from nearcast.broker.registry import make_processor
 from nearcast.broker.requests import Failure
 from nearcast.broker.topic_spool import SpoolView, TopicSpool
 from nearcast.errors import ProcessorError
+from nearcast.runtime.pipe_frames import FrameReader
 from nearcast.runtime.processor_frames import (
-    HEADER,
     Answer,
     Batch,
     Begin,
@@ -39,6 +37,7 @@ from nearcast.runtime.processor_frames import (
     done,
     frame,
 )
+from nearcast.wire.publication import Publication, decode_record
 
 __all__ = ["main", "serve"]
 
@@ -49,7 +48,7 @@ _DIE_WITH_PARENT = 1  # PR_SET_PDEATHSIG
 class _HostedRunner(ProcessorRunner):
     """Ends the process when memory is out: a new one has all of it again, for all topics."""
 
-    def attempt(self, batch: Sequence[Message], spool: SpoolView) -> list[Notification]:
+    def attempt(self, batch: Sequence[Publication], spool: SpoolView) -> list[Notification]:
         try:
             return super().attempt(batch, spool)
         except MemoryError:
@@ -67,29 +66,32 @@ class _Topic:
     """Why there is no processor."""
 
 
-def serve(stream_in: BinaryIO, stream_out: BinaryIO) -> None:
+def serve(sock: socket.socket) -> None:
     """Answer commands until there are no more."""
     topics: dict[str, _Topic] = {}
+    reader = FrameReader(sock)
 
     def answer(message: Answer) -> None:
-        stream_out.write(frame(message))
-        stream_out.flush()
+        sock.sendall(frame(message))
 
     answer(Ready())
-    while len(header := stream_in.read(HEADER.size)) == HEADER.size:
-        command = decode_command(stream_in.read(*HEADER.unpack(header)))
-        match command:
-            case Begin(topic=topic):
-                topics[topic] = _begin(command)
-                answer(Begun())
-            case Context(topic, records):
-                for record in records:
-                    topics[topic].spool.append(decode_message(topic, record))
-            case Batch(topic, records):
-                batch = [decode_message(topic, record) for record in records]
-                answer(_process(topics[topic], batch))
-            case Forget(topic):
-                topics.pop(topic, None)
+    while True:
+        size, frames = reader.read()
+        if not size:
+            return
+        for one in frames:
+            match decode_command(one):
+                case Batch(topic, records):
+                    batch = [decode_record(topic, record) for record in records]
+                    answer(_process(topics[topic], batch))
+                case Context(topic, records):
+                    for record in records:
+                        topics[topic].spool.append(decode_record(topic, record))
+                case Begin(topic=topic) as command:
+                    topics[topic] = _begin(command)
+                    answer(Begun())
+                case Forget(topic):
+                    topics.pop(topic, None)
 
 
 def _begin(command: Begin) -> _Topic:
@@ -104,9 +106,11 @@ def _begin(command: Begin) -> _Topic:
     return topic
 
 
-def _process(topic: _Topic, batch: Sequence[Message]) -> Done:
+def _process(topic: _Topic, batch: Sequence[Publication]) -> Done:
     for message in batch:
         topic.spool.append(message)
+    if not batch:  # it was only to be loaded
+        return done(batch, Outcome(), (), 0.0)
     if topic.runner is None:
         return done(batch, Outcome(), [Failure(topic.problem, one) for one in batch], 0.0)
     started_s = time.perf_counter()
@@ -122,7 +126,7 @@ def main(descriptor: int, memory_bytes: int) -> None:
         resource.setrlimit(resource.RLIMIT_AS, (memory_bytes, memory_bytes))
     os.set_inheritable(descriptor, False)
     with socket.socket(fileno=descriptor) as sock:
-        serve(sock.makefile("rb"), sock.makefile("wb"))
+        serve(sock)
     os._exit(0)  # threads that a processor left behind are of no use any more
 
 

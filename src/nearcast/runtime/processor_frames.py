@@ -1,17 +1,15 @@
-"""What a server and its processor child say to each other: MessagePack in frames with a length.
+"""What a server and its processor child say to each other, as MessagePack.
 
 Not pickle: the child runs users' code, and nothing that it sends may become code in the server.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from struct import Struct
-from typing import Any
+from collections.abc import Sequence
+from typing import Annotated, Any
 
 import msgspec
 
-from nearcast.broker.messages import Message, encode_message
 from nearcast.broker.notifications import (
     AllSubscribers,
     InCircle,
@@ -21,9 +19,10 @@ from nearcast.broker.notifications import (
 )
 from nearcast.broker.processing import Outcome
 from nearcast.broker.requests import Failure, ProcessRequest, ProcessResult
+from nearcast.runtime.pipe_frames import pack_frame
+from nearcast.wire.publication import Publication
 
 __all__ = [
-    "HEADER",
     "LONGEST_ANSWER_BYTES",
     "Answer",
     "Batch",
@@ -38,14 +37,13 @@ __all__ = [
     "decode_command",
     "done",
     "frame",
-    "frames_for",
+    "request_frames",
     "result_of",
 ]
 
-HEADER = Struct("<I")
 LONGEST_ANSWER_BYTES = 16 << 20
 _CONTEXT_MESSAGES = 256
-"""In one frame: encoding more at a time would hold up the loop."""
+_ALL = AllSubscribers()
 
 
 class _Frame(msgspec.Struct, array_like=True, tag=True):
@@ -91,15 +89,19 @@ class Begun(_Frame):
     """From the child: the processor is made, or cannot be."""
 
 
+_Number = Annotated[int, msgspec.Meta(ge=0)]
+
+
 class Done(_Frame):
     """From the child: what became of a batch."""
 
-    notifications: list[tuple[bytes, list[Any], int]]
-    """Payload; audience as its name and fields; number of the cause in the batch."""
+    notifications: list[tuple[bytes, list[Any] | None, _Number]]
+    """Payload; audience as its name and fields, None for all; number of the cause in the batch."""
     state: bytes | None
-    failures: list[tuple[str, int | None]]
+    failures: list[tuple[str, _Number | None]]
     """What went wrong, and the number of the message in the batch."""
     elapsed_s: float
+    malformed: _Number
 
 
 Command = Begin | Context | Batch | Forget
@@ -110,6 +112,9 @@ _AUDIENCES = {
 }
 _commands: msgspec.msgpack.Decoder[Command] = msgspec.msgpack.Decoder(Command)
 _answers: msgspec.msgpack.Decoder[Answer] = msgspec.msgpack.Decoder(Answer)
+# what the other side said; ValueError when that is nonsense
+decode_command = _commands.decode
+decode_answer = _answers.decode
 
 
 def _plain(value: Any) -> Any:
@@ -117,48 +122,41 @@ def _plain(value: Any) -> Any:
     return value.item() if hasattr(value, "item") else repr(value)
 
 
-_encoder = msgspec.msgpack.Encoder(enc_hook=_plain)
+_encode = msgspec.msgpack.Encoder(enc_hook=_plain).encode
 
 
 def frame(message: Command | Answer) -> bytes:
-    """Return the bytes of a message, its length before it."""
-    data = _encoder.encode(message)
-    return HEADER.pack(len(data)) + data
+    """Return the bytes of a message."""
+    return pack_frame(_encode(message))
 
 
-def decode_command(data: bytes) -> Command:
-    """Return what a server said."""
-    return _commands.decode(data)
-
-
-def decode_answer(data: bytes) -> Answer:
-    """Return what a child said; ValueError when that is nonsense."""
-    return _answers.decode(data)
-
-
-def frames_for(request: ProcessRequest, spooled: int | None) -> Iterator[bytes]:
-    """Return what the child needs for a request; `spooled` is None when it has no processor."""
-    topic, settings = request.topic, request.settings
-    if spooled is None:
-        yield frame(
-            Begin(
-                topic,
-                settings.processor,
-                dict(settings.options),
-                settings.spool,
-                settings.spool_bytes,
-                request.state,
+def request_frames(request: ProcessRequest) -> bytes:
+    """Return all that the child needs for a request."""
+    topic, settings = request.settings.topic, request.settings
+    parts = []
+    if request.first:
+        parts.append(
+            frame(
+                Begin(
+                    topic,
+                    settings.processor,
+                    dict(settings.options),
+                    settings.spool,
+                    settings.spool_bytes,
+                    request.state,
+                )
             )
         )
-    context = request.spool.since(spooled or 0)
+    context = request.context
     for start in range(0, len(context), _CONTEXT_MESSAGES):
         part = context[start : start + _CONTEXT_MESSAGES]
-        yield frame(Context(topic, [encode_message(message) for message in part]))
-    yield frame(Batch(topic, [encode_message(message) for message in request.batch]))
+        parts.append(frame(Context(topic, [one.record() for one in part])))
+    parts.append(frame(Batch(topic, [one.record() for one in request.batch])))
+    return b"".join(parts) if len(parts) > 1 else parts[0]
 
 
 def done(
-    batch: Sequence[Message], outcome: Outcome, failures: Sequence[Failure], elapsed_s: float
+    batch: Sequence[Publication], outcome: Outcome, failures: Sequence[Failure], elapsed_s: float
 ) -> Done:
     """Return the answer about a batch; `failures` come before those of the outcome."""
     numbers = {id(message): number for number, message in enumerate(batch)}
@@ -173,36 +171,39 @@ def done(
             for one in (*failures, *outcome.failures)
         ],
         elapsed_s,
+        outcome.malformed,
     )
 
 
 def result_of(request: ProcessRequest, answer: Done) -> ProcessResult:
-    """Return the result that an answer means; ValueError when it means none."""
+    """Return the result that an answer means; ValueError when it does not fit the request."""
     batch = request.batch
-    numbers = {number for _, _, number in answer.notifications}
-    numbers.update(number for _, number in answer.failures if number is not None)
-    if numbers and not 0 <= min(numbers) <= max(numbers) < len(batch):
-        raise ValueError("an answer is about messages that were not asked")
-    return ProcessResult(
-        request.topic,
-        request.request,
-        [
-            Notification(payload, _audience(fields), batch[number])
+    try:
+        notifications = [
+            Notification(payload, _ALL if fields is None else _audience(fields), batch[number])
             for payload, fields, number in answer.notifications
-        ],
-        answer.state,
-        [
+        ]
+        failures = [
             Failure(detail, None if number is None else batch[number])
             for detail, number in answer.failures
-        ],
+        ]
+    except IndexError:
+        raise ValueError("an answer is about messages that were not asked") from None
+    return ProcessResult(
+        request.settings.topic,
+        request.request,
+        notifications,
+        answer.state,
+        failures,
         answer.elapsed_s,
+        malformed=answer.malformed,
     )
 
 
-def _audience_fields(audience: Any) -> list[Any]:
+def _audience_fields(audience: Any) -> list[Any] | None:
     match audience:
         case AllSubscribers():
-            return ["AllSubscribers"]
+            return None
         case NamedClients(clients):
             return ["NamedClients", clients]
         case NearestClients(x_km, y_km, count):
@@ -214,7 +215,7 @@ def _audience_fields(audience: Any) -> list[Any]:
 
 
 def _audience(fields: list[Any]) -> Any:
-    # one that is none is the broker's to report, as it is when the processor runs in the server
+    # an invalid one is the broker's to report, as it is when the processor runs in the server
     try:
         return _AUDIENCES[fields[0]](*fields[1:])
     except (IndexError, KeyError, TypeError):

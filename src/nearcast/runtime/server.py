@@ -1,4 +1,4 @@
-"""The shell of an edge or cloud server: sockets, threads and timers around a state machine."""
+"""The shell of an edge or cloud server: sockets, helper processes and timers around its parts."""
 
 from __future__ import annotations
 
@@ -7,10 +7,7 @@ import gc
 import logging
 import os
 from contextlib import AsyncExitStack
-from pathlib import Path
 from typing import Any
-
-import msgspec
 
 from nearcast.broker.guard import GuardSettings
 from nearcast.broker.requests import ProcessResult
@@ -22,30 +19,25 @@ from nearcast.links.udp import UdpSocket
 from nearcast.runtime.config import ServerConfig
 from nearcast.runtime.config_files import read_key_file
 from nearcast.runtime.event_log import EventLog
+from nearcast.runtime.event_log_frames import EventLogSettings
 from nearcast.runtime.http_endpoint import HttpEndpoint
-from nearcast.runtime.mesh_peers import (
-    isolation,
-    links_down,
-    links_status,
-    manager_peer,
-    server_peers,
-)
-from nearcast.runtime.metrics import Gauges, ServerMetrics
+from nearcast.runtime.mesh_peers import manager_peer, server_peers
+from nearcast.runtime.metrics import ServerMetrics
+from nearcast.runtime.orders_file import load_orders, save_orders
 from nearcast.runtime.processor_host import ProcessorHost
+from nearcast.runtime.server_report import ServerReport
+from nearcast.runtime.spool_process import SpoolProcessSettings
 from nearcast.runtime.spool_writer import SpoolWriter
-from nearcast.server.client_desk import EdgeSettings
-from nearcast.server.edge import EdgeServer
-from nearcast.server.node import Node
-from nearcast.server.node_settings import NodeSettings
+from nearcast.runtime.watchdog import HUNG_FILE, Heartbeat, WatchdogSettings, read_hung
 from nearcast.server.outputs import Outputs
 from nearcast.server.peer_channels import PeerChannels
+from nearcast.server.server import ClientAccess, Server
+from nearcast.server.server_settings import EdgeSettings, ServerSettings
 from nearcast.server.site_orders import Orders
 from nearcast.server.stream_targets import Capacity
 from nearcast.spool.changes import LiveTopic
-from nearcast.spool.log import SpoolLog, SpoolSettings
-from nearcast.spool.real_disk import RealDisk
 
-__all__ = ["LiveServer", "run_server"]
+__all__ = ["LiveServer", "freeze_gc", "run_server", "run_until"]
 
 _log = logging.getLogger(__name__)
 _LAG_INTERVAL_S = 0.1
@@ -56,7 +48,13 @@ _GARBAGE_THRESHOLD = 10_000
 
 
 class LiveServer:
-    """A server of a site, alive between `start` and `stop`."""
+    """A server of a site, running between `start` and `stop`.
+
+    Parameters
+    ----------
+    key
+        Its X25519 private key; None when it has no clients.
+    """
 
     def __init__(self, config: ServerConfig, mesh: MeshLink, key: bytes | None) -> None:
         self.config, self._key = config, key
@@ -65,9 +63,8 @@ class LiveServer:
         )
         self.clock = SteadyClock()
         self.metrics = ServerMetrics(config.id)
-        self.lost: Exception | None = None
-        """Why the server must end, when its spool is lost."""
         self.ended = asyncio.Event()
+        """Set when it must end by itself, for the reason in `report.lost`."""
         self._opened = AsyncExitStack()
         """All that must be closed, the last one first."""
         self._udp: UdpSocket | None = None
@@ -77,7 +74,7 @@ class LiveServer:
         self._lag_due = 0.0
 
     async def start(self) -> None:
-        """Listen, recover, and go on where the last life ended.
+        """Listen, recover, and go on where the server ended before.
 
         Raises
         ------
@@ -91,10 +88,10 @@ class LiveServer:
         except BaseException:
             await self._opened.aclose()
             raise
-        saved = _load_orders(self.config.data / _ORDERS_FILE)
+        saved = load_orders(self.config.data / _ORDERS_FILE)
         self._learn(saved)
         if saved is not None:
-            self._do(self.node.obey(saved, self.clock()))
+            self.obey(saved)
         if self._udp is not None:
             self._loop.add_reader(self._udp.fileno(), self._on_readable)
         self._watch_lag()
@@ -109,45 +106,59 @@ class LiveServer:
             config.data.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise OutputError(f"{config.data}: cannot be made: {error.strerror or error}") from None
+        heartbeat = Heartbeat()
+        opened.callback(heartbeat.close)
+        watchdog = WatchdogSettings(heartbeat.descriptor, os.getpid(), str(config.data / HUNG_FILE))
         segment_bytes = int(config.spool.segment_mb * (1 << 20))
-        log = await asyncio.to_thread(
-            SpoolLog.open,
-            RealDisk(config.data / "spool"),
-            SpoolSettings(segment_bytes=segment_bytes),
-        )
-        for damage in log.recovered.damages:
-            _log.warning("spool_damage", extra={"fields": {"damage": repr(damage)}})
         self._writer = SpoolWriter(
-            log, self._loop, self._on_committed, self._on_lost, clock=self.clock
+            SpoolProcessSettings(str(config.data / "spool"), segment_bytes),
+            self._on_committed,
+            self._on_lost,
+            clock=self.clock,
+            watchdog=watchdog,
         )
-        opened.push_async_callback(asyncio.to_thread, self._writer.close)
+        recovered = await self._writer.start()
+        opened.push_async_callback(self._writer.close)
+        for damage in recovered.damages:
+            _log.warning("spool_damage", extra={"fields": {"damage": repr(damage)}})
         self._host = ProcessorHost(
-            self._loop, self._on_processed, timeout_s=config.processors.timeout_s
+            self._loop, self._on_results, timeout_s=config.processors.timeout_s
         )
         opened.callback(self._host.close)
         if config.log.enabled:
-            self._events = EventLog(
-                config.log_folder,
+            log = config.log
+            settings = EventLogSettings(
+                str(config.log_folder),
                 config.id,
-                segment_rows=config.log.segment_rows,
-                segment_s=config.log.segment_s,
-                clock=self.clock,
+                segment_rows=log.segment_rows,
+                segment_s=log.segment_s,
             )
-            opened.push_async_callback(asyncio.to_thread, self._events.close)
-        self.node = self._make_node(log.recovered.state.topics)
-        self.metrics.counts = self.node.counts
-        self.metrics.read_gauges = self._gauges
-        if isinstance(self.node, EdgeServer):
-            self.metrics.drops = self.node.sessions.drops
+            self._events = EventLog(settings)
+            self._events.start()
+            opened.push_async_callback(self._events.close)
+        self._channels = PeerChannels(incarnation=int(self.clock() * 1e6))
+        self.node = self._make_server(recovered.state.topics, heartbeat)
+        self.report = ServerReport(
+            config,
+            self.node,
+            self.metrics,
+            self._mesh,
+            self._channels,
+            self._writer,
+            self._host,
+            self._udp,
+            self._events,
+        )
         self.http = HttpEndpoint(
             config.http.host,
             config.http.port,
             metrics=self.metrics.text,
-            health=self._health,
-            warnings=lambda: links_down(self._mesh.states()),
-            status=self.status,
+            health=self.report.health,
+            warnings=self.report.warnings,
+            status=self.report.status,
         )
-        opened.push_async_callback(asyncio.to_thread, self.http.close)
+        await self.http.start()
+        opened.push_async_callback(self.http.close)
         opened.push_async_callback(self._mesh.close)
         await self._mesh.start(self._on_mesh)
 
@@ -156,97 +167,71 @@ class LiveServer:
         if self._timer is not None:
             self._timer.cancel()
         self._lag_timer.cancel()
-        if isinstance(self.node, EdgeServer) and self._udp is not None:
+        if self._udp is not None:
             self._loop.remove_reader(self._udp.fileno())
             self._do(self.node.stop(self.clock()))
-        await asyncio.to_thread(self._writer.close)  # while other servers can be told of it
+        await self._writer.close()  # while other servers can be told of it
         await self._opened.aclose()
 
-    def status(self) -> dict[str, Any]:
-        """Return what an operator wants to see."""
-        node, orders = self.node, self.node.orders
-        return {
-            "server": self.config.id,
-            "role": self.config.role,
-            "revision": orders.revision if orders else None,
-            "plan_version": orders.plan_version if orders else None,
-            "sessions": len(node.sessions) if isinstance(node, EdgeServer) else 0,
-            "topics": len(node.broker.topics),
-            "storage_used": node.targets.storage_used,
-            "compute_used": node.targets.compute_used,
-            "local_streams": node.targets.local_streams,
-            "delegated_streams": node.targets.delegated_streams,
-            "uncommitted": self._writer.uncommitted,
-            "counts": dict(node.counts),
-            "drops": dict(node.sessions.drops) if isinstance(node, EdgeServer) else {},
-            **links_status(self._mesh),
-        }
+    def obey(self, orders: Orders) -> None:
+        """Take orders that do not come from the manager: from the disk, or an operator here."""
+        self._do(self.node.obey(orders, self.clock()))
 
-    def _gauges(self) -> Gauges:
-        node, limits = self.node, self.config.limits
-        usage, links = node.broker.usage(), self._mesh.states()
-        return Gauges(
-            sessions=len(node.sessions) if isinstance(node, EdgeServer) else 0,
-            topics=len(node.broker.topics),
-            storage_used=node.targets.storage_used,
-            storage_limit=limits.storage,
-            compute_used=node.targets.compute_used,
-            compute_limit=limits.compute,
-            uncommitted_groups=self._writer.uncommitted,
-            uncommitted_seconds=self._writer.oldest_wait_s(),
-            mesh_resent=self._channels.resent,
-            mesh_dropped=self._channels.dropped,
-            mesh_links=sum(one.state == "connected" for one in links),
-            mesh_links_down=sum(one.is_down for one in links),
-            mesh_link_drops=sum(one.dropped_messages for one in links),
-            mesh_sent_bytes=sum(one.sent_bytes for one in links),
-            mesh_received_bytes=sum(one.received_bytes for one in links),
-            mesh_rejected=sum(self._mesh.rejected.values()),
-            kernel_drops=self._udp.kernel_drops() if self._udp is not None else None,
-            spool_messages={name: one.messages for name, one in usage.topics.items()},
-            spool_bytes={name: one.size_bytes for name, one in usage.topics.items()},
-        )
-
-    def _make_node(self, recovered: dict[str, LiveTopic]) -> Node:
+    def _make_server(self, recovered: dict[str, LiveTopic], heartbeat: Heartbeat) -> Server:
         config = self.config
-        settings = NodeSettings(
+        settings = ServerSettings(
             config.id,
             config.mesh.manager.id if config.mesh.manager is not None else "",
             Capacity(
                 float("inf") if config.limits.storage is None else config.limits.storage,
                 float("inf") if config.limits.compute is None else config.limits.compute,
             ),
-            inline_processors=frozenset(config.processors.inline),
+            inline_processors=frozenset(config.processors.inline) - self._hung_processors(),
             guard=GuardSettings(
                 budget_s=config.processors.budget_s, quarantine_s=config.processors.quarantine_s
             ),
             retry_after_s=config.busy.retry_after_ms / 1e3,
         )
-        channels = self._channels = PeerChannels(incarnation=int(self.clock() * 1e6))
-        if self._key is None:
-            return Node(settings, channels, self.clock, recovered)
-        return EdgeServer(
-            settings,
-            channels,
-            self.clock,
-            self._key,
-            os.urandom,
-            recovered,
-            config.wire,
-            EdgeSettings(queue_age_s=config.busy.queue_age_ms / 1e3),
-        )
+        access = None
+        if self._key is not None:
+            edge = EdgeSettings(queue_age_s=config.busy.queue_age_ms / 1e3)
+            access = ClientAccess(self._key, os.urandom, config.wire, edge)
+        return Server(settings, self._channels, self.clock, recovered, access, watch=heartbeat)
+
+    def _hung_processors(self) -> set[str]:
+        """Return the processors that may not run in the loop, because they hung it before."""
+        hung = read_hung(self.config.data)
+        for one in hung:
+            fields = {"topic": one.topic, "processor": one.processor}
+            _log.error("processor_hung_the_server", extra={"fields": fields})
+        return {one.processor for one in hung}
+
+    def _prepare_processors(self) -> None:
+        """Have processors that are not inline loaded before their first message."""
+        for topic in self.node.broker.topics.values():
+            if not topic.settings.inline:
+                self._host.prepare(topic.settings)
+
+    def _learn(self, orders: Orders | None) -> None:
+        """Tell the links who the other servers are."""
+        manager = self.config.mesh.manager
+        peers = [] if manager is None else [manager_peer(manager)]
+        if orders is not None:
+            peers += server_peers(orders.servers, self.config.id)
+        self._mesh.learn(peers)
 
     # Events of the loop
 
     def _on_readable(self) -> None:
+        clients = self.node.clients
         assert self._udp is not None
-        assert isinstance(self.node, EdgeServer)
+        assert clients is not None
         batch, queue_age_s = self._udp.drain(_DATAGRAMS_PER_PASS)
         if not batch:
             return
         now = self.clock()
         self.metrics.queue_age_s = queue_age_s
-        self.node.commit_wait_s = self._writer.oldest_wait_s(now)
+        clients.commit_wait_s = self._writer.oldest_wait_s(now)
         self._do(self.node.on_datagrams(batch, now, queue_age_s))
 
     def _on_mesh(self, server: str, frame: bytes) -> None:
@@ -255,15 +240,16 @@ class LiveServer:
     def _on_committed(self, tickets: list[int]) -> None:
         self._do(self.node.on_committed(tickets, self.clock()))
 
-    def _on_processed(self, result: ProcessResult) -> None:
-        self._do(self.node.on_processed(result, self.clock()))
+    def _on_results(self, results: list[ProcessResult]) -> None:
+        for result in results:
+            self._do(self.node.on_processed(result, self.clock()))
 
     def _on_timer(self) -> None:
         self._timer_at = float("inf")
         self._do(self.node.on_timer(self.clock()))
 
     def _on_lost(self, error: Exception) -> None:
-        self.lost = error
+        self.report.lost = error
         self.ended.set()
 
     def _on_failure(self, _loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
@@ -285,7 +271,7 @@ class LiveServer:
         self._lag_due = now + _LAG_INTERVAL_S
         self._lag_timer = self._loop.call_at(self._lag_due, self._watch_lag)
 
-    # Orders of the state machine
+    # What the state machine wants done
 
     def _do(self, out: Outputs) -> None:
         if out.datagrams and self._udp is not None:
@@ -294,26 +280,19 @@ class LiveServer:
             self._mesh.send(server, frame)
         for group in out.to_store:
             self._writer.append(group)
-        for request in out.to_process:
-            self._host.submit(request)
-        if out.log and self._events is not None:
-            self._events.add(out.log)
+        if out.to_process:
+            self._host.submit(out.to_process)
+        if self._events is not None and (out.publications or out.notifications):
+            self._events.add(out.publications, out.notifications)
         if out.delays:
             self.metrics.observe_delays(out.delays)
         for incident in out.incidents:
             _log.info(incident.event, extra={"fields": incident.fields})
         if out.orders is not None:
             self._learn(out.orders)
-            _save_orders(self.config.data / _ORDERS_FILE, out.orders)
+            save_orders(self.config.data / _ORDERS_FILE, out.orders)
+            self._prepare_processors()
         self._set_timer()
-
-    def _learn(self, orders: Orders | None) -> None:
-        """Let the links know the manager and, as far as orders tell, the other servers."""
-        manager = self.config.mesh.manager
-        peers = [] if manager is None else [manager_peer(manager)]
-        if orders is not None:
-            peers += server_peers(orders.servers, self.config.id)
-        self._mesh.learn(peers)
 
     def _set_timer(self) -> None:
         at = self.node.next_wakeup()
@@ -324,35 +303,12 @@ class LiveServer:
             delay_s = min(max(0.0, at - self.clock()), 1.0)
             self._timer = self._loop.call_later(delay_s, self._on_timer)
 
-    def _health(self) -> list[str]:
-        problems = []
-        if self.node.orders is None:
-            problems.append("no orders from the manager yet")
-        if self._writer.is_full:
-            problems.append("the spool's disk is full")
-        if self.lost is not None:
-            problems.append(str(self.lost))
-        return problems + isolation(self._mesh.states())
 
-
-def _load_orders(path: Path) -> Orders | None:
-    try:
-        return msgspec.msgpack.decode(path.read_bytes(), type=Orders)
-    except FileNotFoundError:
-        return None
-    except (OSError, msgspec.MsgspecError) as error:
-        _log.warning("orders_unreadable", extra={"fields": {"reason": str(error)}})
-        return None
-
-
-def _save_orders(path: Path, orders: Orders) -> None:
-    """Keep the orders for a start without the manager; a failure costs no more than that."""
-    part = path.with_suffix(".part")
-    try:
-        part.write_bytes(msgspec.msgpack.encode(orders))
-        part.replace(path)
-    except OSError as error:
-        _log.warning("orders_not_saved", extra={"fields": {"reason": str(error)}})
+def freeze_gc() -> None:
+    """Leave out of later searches for cycles what is there now: they would stop the loop."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(_GARBAGE_THRESHOLD, 20, 100)
 
 
 async def run_server(config: ServerConfig, mesh: MeshLink, stop: asyncio.Event) -> None:
@@ -368,17 +324,24 @@ async def run_server(config: ServerConfig, mesh: MeshLink, stop: asyncio.Event) 
     key = read_key_file(config.key_file) if config.clients is not None else None
     server = LiveServer(config, mesh, key)
     await server.start()
-    # What is there now stays: looking through all of it would stop the loop for tens of ms.
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(_GARBAGE_THRESHOLD, 20, 100)
-    stop_wait = asyncio.ensure_future(stop.wait())
-    ended_wait = asyncio.ensure_future(server.ended.wait())
+    await run_until(server, stop)
+
+
+async def run_until(server: LiveServer, stop: asyncio.Event) -> None:
+    """Let a server that has started run until `stop` is set or it must end; then stop it.
+
+    Raises
+    ------
+    RestartNeededError
+        When its spool is lost: a new start may recover it.
+    """
+    freeze_gc()
+    waits = {asyncio.ensure_future(stop.wait()), asyncio.ensure_future(server.ended.wait())}
     try:
-        await asyncio.wait({stop_wait, ended_wait}, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
     finally:
-        stop_wait.cancel()
-        ended_wait.cancel()
+        for wait in waits:
+            wait.cancel()
         await server.stop()
-    if server.lost is not None:
-        raise RestartNeededError(f"server {config.id!r} ends: {server.lost}")
+    if server.report.lost is not None:
+        raise RestartNeededError(f"server {server.config.id!r} ends: {server.report.lost}")

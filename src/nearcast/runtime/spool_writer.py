@@ -1,87 +1,132 @@
-"""The thread that makes groups durable, so that no sync ever holds up the event loop."""
+"""The server's side of the process that writes its spool: groups out, tickets back."""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Protocol
 
-from nearcast.errors import SpoolError, SpoolFullError, SpoolLostError
-from nearcast.spool.changes import Group
-from nearcast.spool.log import SpoolLog
+import msgspec
+
+from nearcast.errors import SpoolError, SpoolLostError
+from nearcast.runtime.helper_link import HelperLink
+from nearcast.runtime.helper_process import HelperProcess
+from nearcast.runtime.spool_frames import (
+    Committed,
+    Full,
+    Lost,
+    Opened,
+    Piece,
+    Refused,
+    decode_answer,
+    groups_frame,
+)
+from nearcast.runtime.spool_process import SpoolProcessSettings
+from nearcast.runtime.watchdog import WatchdogSettings
+from nearcast.spool.changes import Group, LiveState
+from nearcast.spool.recovery import Recovery
 
 __all__ = ["SpoolWriter"]
 
-_SPARE_CHECK_S = 1.0
+_END_WITHIN_S = 60.0
+_SYNC_TIMES = 10_000
+
+
+class _Helper(Protocol):
+    @property
+    def link(self) -> HelperLink: ...
+
+    async def wait(self, timeout_s: float) -> None: ...
+
+
+_Launch = Callable[[Callable[[list[bytes]], None], Callable[[str], None]], _Helper]
 
 
 class SpoolWriter:
-    """Commits what was appended in rounds: while one round syncs, the next one gathers.
-
-    `append` and the callbacks belong to the event loop's thread.
+    """Commits what was appended in rounds, in a process of its own.
 
     Parameters
     ----------
-    log
-        An open log; the writer closes it.
-    loop
-        Where the callbacks are called.
+    settings
+        How the spool is written.
     on_committed
         Gets the tickets of a round, in the order of `append`.
     on_lost
-        Called once when the log is dead: the process must end, and a new one recover.
+        Called once when the spool is dead: the server must end, and a new one recover.
     clock
         What `oldest_wait_s` counts in.
-    gather_s
-        Least time from a round of several groups to the next one: many small rounds cost more
-        than they bring. Who publishes one by one does not wait.
-    retry_s
-        Wait between tries while the disk is full.
-    seal_after_s
-        Quiet time after which the last round is sealed.
+    watchdog
+        Have the process watch the server's loop, too.
+    launch
+        Starts the other side; a test gives one with a disk that fails.
     """
 
     def __init__(
         self,
-        log: SpoolLog,
-        loop: asyncio.AbstractEventLoop,
+        settings: SpoolProcessSettings,
         on_committed: Callable[[list[int]], None],
         on_lost: Callable[[Exception], None],
         *,
         clock: Callable[[], float] = time.monotonic,
-        gather_s: float = 0.005,
-        retry_s: float = 1.0,
-        seal_after_s: float = 1.0,
+        watchdog: WatchdogSettings | None = None,
+        launch: _Launch | None = None,
     ) -> None:
-        self._log, self._loop, self._clock = log, loop, clock
-        self._on_committed, self._on_lost = on_committed, on_lost
-        self._gather_s, self._retry_s, self._seal_after_s = gather_s, retry_s, seal_after_s
+        self._settings, self._watchdog = settings, watchdog
+        self._on_committed, self._on_lost, self._clock = on_committed, on_lost, clock
+        self._launch = launch or self._start_process
         self.is_full = False
         """The disk has no room; groups wait until there is."""
-        self._appended_s: deque[float] = deque()  # of each group that is not durable yet
-        self._durable: deque[int] = deque()  # from the thread to the loop
-        self._sync_s: deque[float] = deque(maxlen=10_000)
-        self._round_groups = 0  # of the last round
-        self._error: Exception | None = None
-        self._wake, self._closing = threading.Event(), threading.Event()
-        self._thread = threading.Thread(target=self._run, name="spool-writer", daemon=True)
-        self._thread.start()
+        self._tickets: deque[int] = deque()  # of each group that is not durable yet
+        self._appended_s: deque[float] = deque()  # the same groups
+        self._unsent: list[Group] = []
+        self._sync_s: deque[float] = deque(maxlen=_SYNC_TIMES)
+        self._state: LiveState | None = LiveState()  # what came of the recovery until now
+        self._is_closing = self._is_lost = False
+
+    async def start(self) -> Recovery:
+        """Start the process and return what it recovered.
+
+        Raises
+        ------
+        SpoolError
+            When the spool cannot be opened.
+        """
+        self._loop = asyncio.get_running_loop()
+        self._opened: asyncio.Future[Recovery] = self._loop.create_future()
+        self._ended = asyncio.Event()
+        try:
+            self._helper = self._launch(self._on_frames, self._on_end)
+        except OSError as error:
+            raise SpoolError(f"the process that writes the spool cannot start: {error}") from error
+        try:
+            return await self._opened
+        except BaseException:
+            self._is_closing = True
+            self._helper.link.end()
+            await self._helper.wait(_END_WITHIN_S)
+            raise
 
     @property
     def uncommitted(self) -> int:
         """Groups that are not durable yet."""
-        return len(self._appended_s)
+        return len(self._tickets)
 
     def append(self, group: Group) -> None:
         """Queue a group; `on_committed` tells when it is durable."""
+        self._tickets.append(group.ticket)
         self._appended_s.append(self._clock())
-        with contextlib.suppress(SpoolLostError):  # `on_lost` tells it
-            self._log.append(group)
-        if not self._wake.is_set():
-            self._wake.set()
+        if not self._unsent:
+            self._loop.call_soon(self._send)  # all groups of a pass in one frame
+        self._unsent.append(group)
+
+    def append_all(self, groups: Sequence[Group]) -> None:
+        """Queue the groups of a whole pass, and hand them over at once."""
+        self._tickets.extend([group.ticket for group in groups])
+        self._appended_s.extend([self._clock()] * len(groups))
+        self._unsent += groups
+        self._send()
 
     def oldest_wait_s(self, now: float | None = None) -> float:
         """Return how long the oldest group that is not durable has waited."""
@@ -91,83 +136,78 @@ class SpoolWriter:
 
     def take_sync_seconds(self) -> list[float]:
         """Return how long each round took since the last call, at most the last 10,000."""
-        return [self._sync_s.popleft() for _ in range(len(self._sync_s))]
+        taken = list(self._sync_s)
+        self._sync_s.clear()
+        return taken
 
-    def close(self) -> None:
-        """Commit what is queued and close the log; in any thread, and more than once.
+    async def close(self) -> None:
+        """Commit what is queued and end the process; may be called more than once."""
+        if not self._is_closing:
+            self._is_closing = True
+            self._send()
+            self._helper.link.end()
+        if not self._is_lost:
+            async with asyncio.timeout(_END_WITHIN_S):
+                await self._ended.wait()
+        await self._helper.wait(_END_WITHIN_S)
 
-        The last callbacks come in the loop's next pass.
-        """
-        self._closing.set()
-        self._wake.set()
-        self._thread.join()
+    def _start_process(
+        self, on_frames: Callable[[list[bytes]], None], on_lost: Callable[[str], None]
+    ) -> HelperProcess:
+        arguments = [msgspec.json.encode(self._settings).decode()]
+        if self._watchdog is not None:
+            arguments.append(self._watchdog.argument())
+        return HelperProcess(
+            self._loop,
+            "nearcast.runtime.spool_process",
+            arguments,
+            on_frames,
+            on_lost,
+            pass_fds=[] if self._watchdog is None else [self._watchdog.descriptor],
+        )
 
-    def _report(self) -> None:
-        tickets = [self._durable.popleft() for _ in range(len(self._durable))]
-        for _ in tickets:
-            self._appended_s.popleft()
+    def _send(self) -> None:
+        if self._unsent:
+            groups, self._unsent = self._unsent, []
+            self._helper.link.send(groups_frame(groups))
+
+    def _on_frames(self, frames: list[bytes]) -> None:
+        for frame in frames:
+            match decode_answer(frame):
+                case Committed(count, sync_s):
+                    self.is_full = False
+                    self._sync_s.append(sync_s)
+                    self._on_durable(count)
+                case Full():
+                    self.is_full = True
+                case Lost(reason):
+                    self._lose(SpoolLostError(reason))
+                case Piece(change) if self._state is not None:
+                    self._state.apply(change)
+                case Opened() as opened if self._state is not None:
+                    state, self._state = self._state, None
+                    self._opened.set_result(opened.recovery(state))
+                case Refused(reason):
+                    self._opened.set_exception(SpoolError(reason))
+
+    def _on_durable(self, count: int) -> None:
+        take, forget = self._tickets.popleft, self._appended_s.popleft
+        tickets = []
+        for _ in range(count):
+            tickets.append(take())
+            forget()
         if tickets:
             self._on_committed(tickets)
-        if self._error is not None:
-            error, self._error = self._error, None
+
+    def _on_end(self, reason: str) -> None:
+        self._ended.set()
+        error = SpoolLostError(f"the spool is not written any more, {reason}")
+        if not self._opened.done():
+            self._opened.set_exception(error)
+        elif not self._is_closing:
+            self._lose(error)
+
+    def _lose(self, error: SpoolLostError) -> None:
+        if not self._is_lost and not self._is_closing:
+            self._is_lost = True
             self._on_lost(error)
-
-    # from here on: in the thread
-
-    def _run(self) -> None:
-        try:
-            self._work()
-        except Exception as error:
-            # a bug counts as well: a server that can no longer store must not go on
-            self._error = error
-            self._tell_loop()
-        finally:
-            with contextlib.suppress(SpoolError):  # all that was acknowledged is synced
-                self._log.close()
-
-    def _work(self) -> None:
-        self._prepare_spare()
-        checked_s = began_s = time.monotonic()
-        is_resting = False
-        while True:
-            is_quiet = not self._wake.wait(None if is_resting else self._seal_after_s)
-            early_s = began_s + self._gather_s - time.monotonic()
-            if early_s > 0 and self._round_groups > 1:
-                self._closing.wait(early_s)
-            began_s = time.monotonic()
-            self._wake.clear()
-            is_last = self._closing.is_set()  # asked first: nothing is appended after it
-            if self._log.queued and not self._commit() and not is_last:
-                self._closing.wait(self._retry_s)
-                self._wake.set()
-            if is_last:
-                return
-            is_resting = is_quiet
-            if is_quiet:
-                with contextlib.suppress(SpoolFullError):
-                    self._log.seal()
-            if not self._log.queued and time.monotonic() - checked_s > _SPARE_CHECK_S:
-                self._prepare_spare()
-                checked_s = time.monotonic()
-
-    def _commit(self) -> bool:
-        started_s = time.monotonic()
-        try:
-            tickets = self._log.commit()
-        except SpoolFullError:
-            self.is_full = True
-            return False
-        self._sync_s.append(time.monotonic() - started_s)
-        self._round_groups = len(tickets)
-        self.is_full = False
-        self._durable.extend(tickets)
-        self._tell_loop()
-        return True
-
-    def _prepare_spare(self) -> None:
-        with contextlib.suppress(SpoolFullError):  # the next commit will tell
-            self._log.prepare_spare()
-
-    def _tell_loop(self) -> None:
-        with contextlib.suppress(RuntimeError):  # the loop is closed
-            self._loop.call_soon_threadsafe(self._report)

@@ -28,10 +28,10 @@ if TYPE_CHECKING:
         NotConnectedError,
         RequestRefusedError,
     )
-    from nearcast.sdk.notification import Notification
     from nearcast.sdk.outcome import Receipt
     from nearcast.sdk.sync_client import SyncClient
     from nearcast.wire.actions import Connected, Disconnected, Home, HomeUnreachable
+    from nearcast.wire.notification import Notification
 
 _HOMES = {
     "nearcast.sdk.client": ("Client",),
@@ -49,10 +49,10 @@ _HOMES = {
         "NotConnectedError",
         "RequestRefusedError",
     ),
-    "nearcast.sdk.notification": ("Notification",),
     "nearcast.sdk.outcome": ("Receipt",),
     "nearcast.sdk.sync_client": ("SyncClient",),
     "nearcast.wire.actions": ("Connected", "Disconnected", "Home", "HomeUnreachable"),
+    "nearcast.wire.notification": ("Notification",),
 }
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 

@@ -1,4 +1,4 @@
-"""The asyncio client: a driver, its pump and a mailbox; no task of its own.
+"""The asyncio client: a driver, its pump and a queue of notifications; no task.
 
 ::
 
@@ -24,12 +24,12 @@ from nearcast.links.steady_clock import steady_now
 from nearcast.sdk.credentials import Credentials, load_credentials
 from nearcast.sdk.driver import ClientDriver, Event, Payload, encode_payload
 from nearcast.sdk.failures import ClientError, NotAcknowledgedError, NotConnectedError
-from nearcast.sdk.mailbox import Mailbox
-from nearcast.sdk.notification import Notification
+from nearcast.sdk.notification_queue import NotificationQueue
 from nearcast.sdk.outcome import Outcome, Receipt
 from nearcast.sdk.pump import Pump
 from nearcast.wire.actions import Home
 from nearcast.wire.messages import Report
+from nearcast.wire.notification import Notification
 
 __all__ = ["Client"]
 
@@ -58,8 +58,8 @@ class Client:
     ) -> None:
         self._driver = ClientDriver(credentials, os.urandom)
         self._timeout_s = timeout_s
-        self._mailbox = Mailbox(notification_limit)
-        self._driver.on_notification = self._mailbox.put
+        self._notifications = NotificationQueue(notification_limit)
+        self._driver.on_notification = self._notifications.put
         self._pump: Pump | None = None
 
     @classmethod
@@ -168,7 +168,7 @@ class Client:
 
     def _shut(self) -> None:
         self._driver.end("the client was closed")
-        self._mailbox.close()
+        self._notifications.close()
         if self._pump is not None:
             self._pump.close()
 
@@ -185,7 +185,7 @@ class Client:
         """Publish, and return a receipt to await or to forget.
 
         Waits while too many durable publications are unacknowledged. WireError says that the
-        payload is too large or the topic is none.
+        payload is too large or the topic is invalid.
         """
         while durable and self._driver.is_full:
             await self._driver.room
@@ -252,7 +252,11 @@ class Client:
 
     async def next_notification(self, timeout_s: float | None = None) -> Notification | None:
         """Return the next notification; None after the timeout or once the client is closed."""
-        return await self._mailbox.take(timeout_s)
+        return await self._notifications.take(timeout_s)
+
+    def take_notification(self) -> Notification | None:
+        """Return a notification that is here already, or None; any thread may call it."""
+        return self._notifications.take_now()
 
     def on_notification(self, callback: Callable[[Notification], object]) -> None:
         """Have later notifications passed to a function instead of `notifications`."""
@@ -261,7 +265,7 @@ class Client:
     @property
     def dropped_notifications(self) -> int:
         """How many notifications nobody took in time."""
-        return self._mailbox.dropped
+        return self._notifications.dropped
 
     # The rest
 

@@ -3,7 +3,7 @@
 ::
 
     {"client": "car-7", "private_key": "<64 hex digits>",
-     "home": {"host": "10.0.0.5", "port": 7000, "server_key": "<64 hex digits>", "shard": 0},
+     "home": {"host": "10.0.0.5", "port": 7000, "server_key": "<64 hex digits>"},
      "x_km": 1.5, "y_km": 2.0, "delays_ms": {"10.0.0.5:7000": 0.8}, "datagram_limit": 1200}
 
 The last four are optional. `delays_ms` holds one-way delays to emulate, by server.
@@ -89,7 +89,6 @@ class _HomeFile(msgspec.Struct, forbid_unknown_fields=True):
     host: str
     port: int
     server_key: str
-    shard: int = 0
 
 
 class _CredentialsFile(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
@@ -108,7 +107,7 @@ def new_private_key() -> bytes:
 
 
 def read_home(value: Any) -> Home:
-    """Return the home in a JSON object {host, port, server_key, shard}; ConfigError if none."""
+    """Return the home in a JSON object {host, port, server_key}; ConfigError if invalid."""
     try:
         home = msgspec.convert(value, _HomeFile)
     except msgspec.ValidationError as error:
@@ -158,7 +157,7 @@ def save_credentials(
     file = _CredentialsFile(
         client=credentials.client,
         private_key=credentials.private_key.hex(),
-        home=_HomeFile(*home.address, home.server_key.hex(), home.shard),
+        home=_HomeFile(*home.address, home.server_key.hex()),
         x_km=credentials.x_km,
         y_km=credentials.y_km,
         delays_ms=dict(credentials.delays_ms),
@@ -178,7 +177,7 @@ def save_credentials(
 
 def _home(file: _HomeFile) -> Home:
     try:
-        return Home((file.host, file.port), _key("home.server_key", file.server_key), file.shard)
+        return Home((file.host, file.port), _key("home.server_key", file.server_key))
     except WireError as error:
         raise ConfigError(f"home: {error}") from None
 

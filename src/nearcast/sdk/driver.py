@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import logging
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any
@@ -21,7 +21,6 @@ from nearcast.sdk.failures import (
     NotConnectedError,
     RequestRefusedError,
 )
-from nearcast.sdk.notification import Notification, read_notification
 from nearcast.sdk.outcome import Outcome, Receipt
 from nearcast.wire.actions import (
     Acknowledged,
@@ -32,11 +31,11 @@ from nearcast.wire.actions import (
     EchoReturned,
     Home,
     HomeUnreachable,
-    Notified,
     SendDatagram,
 )
 from nearcast.wire.client_session import ClientSession
 from nearcast.wire.messages import CloseReason, Report
+from nearcast.wire.notification import Notification
 from nearcast.wire.settings import RandomBytes
 
 __all__ = ["ClientDriver", "Event", "Payload", "Redirected", "encode_payload"]
@@ -82,13 +81,16 @@ class ClientDriver:
         self.session = ClientSession(
             credentials.private_key, credentials.home, random_bytes, self._settings
         )
+        self.receive = self.session.receive
+        """Takes datagrams of the server."""
+        self.next_wakeup = self.session.next_wakeup
+        """Returns when to poll again at the latest."""
         self.connected: Outcome[Home] = Outcome()
         """Done with the first session."""
-        self.room: Outcome[None] = Outcome()
-        """Done when publications were acknowledged; then there is another one."""
         self.on_notification: Callable[[Notification], object] = lambda notification: None
         self.on_event: Callable[[Event], object] = lambda event: None
         self._home = credentials.home
+        self._room: Outcome[None] | None = None
         self._receipts: dict[str, deque[Receipt]] = defaultdict(deque)
         self._requests: dict[tuple[str, bool], Outcome[None]] = {}
         self._echoes: dict[bytes, Outcome[float]] = {}
@@ -101,6 +103,15 @@ class ClientDriver:
     def is_full(self) -> bool:
         """Whether so many durable publications wait that another one would be refused."""
         return self.session.unacknowledged >= self._settings.publish_limit
+
+    @property
+    def room(self) -> Outcome[None]:
+        """Done when publications were acknowledged; then there is another one."""
+        if self._room is None:
+            self._room = Outcome()
+            if self.is_ended:
+                self._room.fail(NotConnectedError(self._end_reason))
+        return self._room
 
     # Calls of the application
 
@@ -117,7 +128,7 @@ class ClientDriver:
         durable: bool = True,
         position: tuple[float, float] | None = None,
     ) -> Receipt:
-        """Publish; WireError when it is too large, the topic is none, or `is_full`."""
+        """Publish; WireError when it is too large, the topic is invalid, or `is_full`."""
         self.check_open()
         is_connected = self.session.is_connected
         sequence = self.session.publish(topic, payload, now, durable=durable, position=position)
@@ -125,7 +136,7 @@ class ClientDriver:
         if durable:
             self._receipts[topic].append(receipt)
         elif is_connected:
-            receipt.resolve(0)
+            receipt.resolve(None)
         else:
             receipt.fail(NotConnectedError(f"{topic}: not sent, there is no session"))
         return receipt
@@ -182,8 +193,9 @@ class ClientDriver:
         for receipt in chain.from_iterable(self._receipts.values()):
             name = f"{receipt.topic}, publication {receipt.sequence}"
             receipt.fail(NotAcknowledgedError(f"{name}: not acknowledged, {reason}", left))
-        waiting: list[Outcome[Any]] = [self.connected, self.room]
+        waiting: list[Outcome[Any]] = [self.connected]
         waiting += [*self._requests.values(), *self._echoes.values()]
+        waiting += [self._room] if self._room is not None else []
         for outcome in waiting:
             outcome.fail(NotConnectedError(reason))
         self._receipts.clear()
@@ -202,28 +214,23 @@ class ClientDriver:
 
     # Datagrams and time
 
-    def receive(self, datagrams: Iterable[bytes], now: float) -> None:
-        """Take datagrams of the server."""
-        self.session.receive(datagrams, now)
-
     def poll(self, now: float) -> list[SendDatagram]:
         """Return the datagrams to send; results and calls back come first."""
         datagrams = []
         for action in self.session.poll(now):
-            if isinstance(action, SendDatagram):
+            if type(action) is Notification:
+                try:  # as in _call, for what comes most
+                    self.on_notification(action)
+                except Exception:
+                    logger.exception("a callback failed")
+            elif isinstance(action, SendDatagram):
                 datagrams.append(action)
             else:
-                self._on_event(action, now)
+                self._on_event(action)
         return datagrams
 
-    def next_wakeup(self) -> float:
-        """Return when to poll again at the latest."""
-        return self.session.next_wakeup()
-
-    def _on_event(self, event: ClientEvent, now: float) -> None:
+    def _on_event(self, event: ClientEvent) -> None:
         match event:
-            case Notified():
-                _call(self.on_notification, read_notification(event, now))
             case Acknowledged():
                 self._on_acknowledged(event)
             case EchoReturned(payload=payload):
@@ -253,9 +260,10 @@ class ClientDriver:
     def _on_acknowledged(self, event: Acknowledged) -> None:
         waiting = self._receipts.get(event.topic)
         while waiting and waiting[0].sequence <= event.up_to:
-            waiting.popleft().resolve(event.level)
-        room, self.room = self.room, Outcome()
-        room.resolve(None)
+            waiting.popleft().resolve(None)
+        room, self._room = self._room, None
+        if room is not None:
+            room.resolve(None)
 
 
 def _call(callback: Callable[[Any], object], value: Any) -> None:

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import http.client
 from typing import Any
-from urllib.error import HTTPError, URLError
-from urllib.parse import urlsplit
-from urllib.request import HTTPRedirectHandler, Request, build_opener
 
 import msgspec
 
-from nearcast.errors import ConfigError
+from nearcast.errors import ConfigError, NearcastError
+from nearcast.links.http_client import HttpRefusedError, ask
 from nearcast.sdk.credentials import Credentials, new_private_key, read_home
 from nearcast.sdk.failures import NotConnectedError, RequestRefusedError
 from nearcast.wire.noise import public_key
 
 __all__ = ["enrol"]
-
-_ANSWER_LIMIT_BYTES = 1 << 20
 
 
 class _Answer(msgspec.Struct):
@@ -25,13 +20,6 @@ class _Answer(msgspec.Struct):
     home: Any
     delays_ms: dict[str, float] = {}
     datagram_limit: int | None = None
-
-
-class _NoRedirects(HTTPRedirectHandler):
-    """The token is for this manager only."""
-
-    def redirect_request(self, *_: Any) -> None:
-        """Let every redirection count as an error."""
 
 
 def enrol(
@@ -48,32 +36,28 @@ def enrol(
     Raises
     ------
     ConfigError
-        When the address of the manager or the token is none.
+        When the address of the manager or the token is invalid.
     RequestRefusedError
         When the manager said no.
     NotConnectedError
         When it cannot be reached or its answer makes no sense.
     """
     url = f"{manager_url.rstrip('/')}/clients"
-    try:
-        parts = urlsplit(url)
-        is_address = parts.scheme in ("http", "https") and bool(parts.hostname)
-    except ValueError:
-        is_address = False
-    if not is_address:
-        raise ConfigError(f"{manager_url!r} is no address such as http://host:port")
-    if not token or not token.isascii() or not token.isprintable() or " " in token:
-        raise ConfigError("the token must be one word of ASCII characters")
     private_key = new_private_key()
     question: dict[str, Any] = {"client": client, "public_key": public_key(private_key).hex()}
     question |= {
         name: value for name, value in (("x_km", x_km), ("y_km", y_km)) if value is not None
     }
-    headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
-    request = Request(url, msgspec.json.encode(question), headers, method="POST")
     try:
-        with build_opener(_NoRedirects()).open(request, timeout=timeout_s) as reply:
-            answer = msgspec.json.decode(reply.read(_ANSWER_LIMIT_BYTES), type=_Answer)
+        found = ask(url, question, token, timeout_s)
+    except HttpRefusedError as error:
+        raise RequestRefusedError(str(error), error.said) from None
+    except ConfigError:
+        raise
+    except NearcastError as error:
+        raise NotConnectedError(str(error)) from None
+    try:
+        answer = msgspec.convert(found, _Answer)
         return Credentials(
             client=answer.client,
             private_key=private_key,
@@ -83,12 +67,5 @@ def enrol(
             delays_ms=answer.delays_ms,
             datagram_limit=answer.datagram_limit,
         )
-    except HTTPError as error:
-        with error:
-            said = error.read(200).decode("utf-8", errors="replace").strip() or error.reason
-        raise RequestRefusedError(f"{url}: refused ({error.code}): {said}", said) from None
-    except (URLError, OSError, http.client.HTTPException, ValueError) as error:
-        cause = error.reason if isinstance(error, URLError) else error
-        if isinstance(error, ValueError):
-            raise NotConnectedError(f"{url}: the answer makes no sense: {cause}") from None
-        raise NotConnectedError(f"{url}: cannot be reached: {cause}") from None
+    except (msgspec.ValidationError, ConfigError) as error:
+        raise NotConnectedError(f"{url}: the answer makes no sense: {error}") from None

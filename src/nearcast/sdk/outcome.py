@@ -28,7 +28,7 @@ class Outcome(Generic[T]):
         """Whether there is a value or an error."""
         self._value: T | None = None
         self._error: Exception | None = None
-        self._callbacks: list[Callable[[], object]] = []
+        self._callbacks: list[Callable[[], object]] | None = None
 
     def resolve(self, value: T) -> None:
         """Give the value."""
@@ -56,6 +56,8 @@ class Outcome(Generic[T]):
         """Call back once, at the end; at once when it is done already."""
         if self.is_done:
             callback()
+        elif self._callbacks is None:
+            self._callbacks = [callback]
         else:
             self._callbacks.append(callback)
 
@@ -67,12 +69,12 @@ class Outcome(Generic[T]):
                 if not future.done():
                     future.set_result(None)
 
-            self._callbacks.append(wake)
+            self.when_done(wake)
             try:
                 yield from future
             finally:
                 # somebody who waits again and again with a timeout leaves nothing behind
-                if not self.is_done:
+                if not self.is_done and self._callbacks is not None:
                     self._callbacks.remove(wake)
         return self.result()
 
@@ -80,19 +82,18 @@ class Outcome(Generic[T]):
         if self.is_done:
             return
         self.is_done, self._value, self._error = True, value, error
-        callbacks, self._callbacks = self._callbacks, []
-        for callback in callbacks:
+        callbacks, self._callbacks = self._callbacks, None
+        for callback in callbacks or ():
             try:
                 callback()
             except Exception:  # the application's own affair: others wait too
                 logger.exception("a callback failed")
 
 
-class Receipt(Outcome[int]):
-    """What `publish` returns: await it to know that the publication is safe.
+class Receipt(Outcome[None]):
+    """What `publish` returns: await it to know that the publication is synced at the server.
 
-    The value is the level of safety: 1 synced by the server, 2 also in a second place; 0 for a
-    publication that is not durable, which was sent once and may be lost.
+    That of a publication that is not durable is done at once: it was sent and may be lost.
     """
 
     __slots__ = ("durable", "sequence", "topic")

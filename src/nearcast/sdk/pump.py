@@ -34,10 +34,13 @@ class Pump:
     def run(self) -> None:
         """Send what the driver has and see when it wants to be asked again."""
         self._is_due = False
+        self._run(steady_now())
+
+    def _run(self, now: float) -> None:
         if self._is_closed:
             return
-        now = steady_now()
-        self.port.send(self._driver.poll(now))
+        if datagrams := self._driver.poll(now):
+            self.port.send(datagrams)
         due = self._driver.next_wakeup()
         # A timer that is too early costs one pass; moving it each time would cost more.
         if due < self._timer_due:
@@ -54,8 +57,9 @@ class Pump:
         self.port.close()
 
     def _on_datagrams(self, datagrams: list[bytes]) -> None:
-        self._driver.receive(datagrams, steady_now())
-        self.run()
+        now = steady_now()
+        self._driver.receive(datagrams, now)
+        self._run(now)
 
     def _on_timer(self) -> None:
         self._timer, self._timer_due = None, float("inf")

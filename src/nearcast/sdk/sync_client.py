@@ -22,9 +22,9 @@ from nearcast.sdk.client import Client
 from nearcast.sdk.credentials import Credentials, load_credentials
 from nearcast.sdk.driver import Payload
 from nearcast.sdk.failures import NotAcknowledgedError, NotConnectedError
-from nearcast.sdk.notification import Notification
 from nearcast.sdk.outcome import Receipt
 from nearcast.wire.actions import Home
+from nearcast.wire.notification import Notification
 
 __all__ = ["SyncClient", "SyncReceipt"]
 
@@ -40,16 +40,17 @@ class SyncReceipt:
         self.topic = receipt.topic
         self.sequence = receipt.sequence
 
-    def wait(self, timeout_s: float | None = 10.0) -> int:
-        """Return the level of safety, as `Receipt`; NotAcknowledgedError when not in time."""
+    def wait(self, timeout_s: float | None = 10.0) -> None:
+        """Return once it is safe, as `Receipt`; NotAcknowledgedError when not in time."""
         if self._receipt.is_done:
-            return self._receipt.result()
-        return self._owner.run(self._wait(timeout_s))
+            self._receipt.result()
+        else:
+            self._owner.run(self._wait(timeout_s))
 
-    async def _wait(self, timeout_s: float | None) -> int:
+    async def _wait(self, timeout_s: float | None) -> None:
         try:
             async with asyncio.timeout(timeout_s):
-                return await self._receipt
+                await self._receipt
         except TimeoutError:
             name = f"{self.topic}, publication {self.sequence}"
             raise NotAcknowledgedError(f"{name}: not acknowledged yet", 1) from None
@@ -70,7 +71,7 @@ class SyncClient:
     ) -> None:
         self.inner = Client(credentials, timeout_s=timeout_s, notification_limit=notification_limit)
         """The client in the thread, for coroutines that `run` runs there."""
-        self._loop = asyncio.new_event_loop()
+        self._loop = _new_loop()
         self._thread = threading.Thread(
             target=self._loop.run_forever, name=f"nearcast {credentials.client}", daemon=True
         )
@@ -150,6 +151,9 @@ class SyncClient:
 
     def next_notification(self, timeout_s: float | None = None) -> Notification | None:
         """Return the next notification; None after the timeout."""
+        notification = self.inner.take_notification()  # one that is here needs no other thread
+        if notification is not None:
+            return notification
         return self.run(self.inner.next_notification(timeout_s))
 
     def report(
@@ -183,6 +187,15 @@ class SyncClient:
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
+
+
+def _new_loop() -> asyncio.AbstractEventLoop:
+    """Return the cheapest loop of this system; nothing else runs in it."""
+    try:
+        import uvloop
+    except ImportError:  # not on Windows
+        return asyncio.new_event_loop()
+    return uvloop.new_event_loop()
 
 
 async def _end_other_tasks() -> None:

@@ -61,9 +61,12 @@ class UdpPort:
 
     def send(self, datagrams: Iterable[SendDatagram]) -> None:
         """Send datagrams, after their delays."""
+        if self._line is None:
+            self._send_now(datagrams)
+            return
         for datagram in datagrams:
             delay_s = self._delays_s.get(datagram.address, 0.0)
-            if self._line is not None and delay_s > 0:
+            if delay_s > 0:
                 self._line.push((self._send_now, datagram), delay_s)
             else:
                 self._send_now((datagram,))
@@ -104,14 +107,16 @@ class UdpPort:
         self.problem = problem
 
     def _drain(self, opened: UdpSocket) -> None:
-        batch, _ = opened.drain()
-        at_once = []
-        for data, sender in batch:
-            delay_s = self._delays_s.get(sender, 0.0) if self._line is not None else 0.0
-            if self._line is not None and delay_s > 0:
-                self._line.push((self._take, data), delay_s)
-            else:
-                at_once.append(data)
+        if self._line is None:
+            at_once = opened.receive()
+        else:
+            at_once = []
+            for data, sender in opened.drain()[0]:
+                delay_s = self._delays_s.get(sender, 0.0)
+                if delay_s > 0:
+                    self._line.push((self._take, data), delay_s)
+                else:
+                    at_once.append(data)
         if at_once:
             self._take(at_once)
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
-__all__ = ["LogAction", "LogRow", "NotificationRow", "PublicationRow"]
+__all__ = ["LogAction", "NotificationRow", "PublicationRow", "Row"]
 
 LogAction = Literal["publish", "subscribe", "unsubscribe", "report"]
 
@@ -18,14 +18,14 @@ class PublicationRow(NamedTuple):
     topic: str | None
     """None for a report, which is a position only."""
     client: str
-    time_s: float
+    time_us: int
     """When the home got it; Unix time."""
     x_km: float
     y_km: float
     size: int
     """Bytes of the payload; 0 for all but publications."""
     action: LogAction
-    """What the client asked for: the end of a session or a move to another home is no unsubscribe,
+    """What the client asked for: the end of a session or a move to another home is not an unsubscribe,
     since the last word on a topic counts, whichever home wrote it."""
     sequence: int
     """Counts the client's publications of a topic and epoch, durable ones and others apart; 0
@@ -37,15 +37,15 @@ class PublicationRow(NamedTuple):
 
 
 class NotificationRow(NamedTuple):
-    """A notification that a home sent to one of its clients; times are Unix time."""
+    """A notification that a home sent to some of its clients; times are Unix time."""
 
     topic: str
     publisher: str
     epoch: int
     sequence: int
     part: int
-    client: str
-    """Who was notified."""
+    clients: tuple[str, ...]
+    """All that were notified by this home."""
     server: str
     """The home that wrote the row."""
     published_us: int
@@ -62,4 +62,5 @@ class NotificationRow(NamedTuple):
     """As published: (publisher, topic, epoch, durable, sequence) is the publication."""
 
 
-LogRow = PublicationRow | NotificationRow
+Row = tuple[object, ...]
+"""As servers make them for each message: plain tuples with the same fields cost a third."""

@@ -1,6 +1,6 @@
 """What servers say to each other, as MessagePack; `peer_channels` carries it in order and once.
 
-Messages of publishers travel as the bytes of `broker.messages.encode_message`.
+Publications travel as their records (`wire.publication`).
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from nearcast.server.site_orders import Orders
 
 __all__ = [
     "Advance",
-    "AllTold",
     "Copies",
     "CopyNack",
     "Forward",
@@ -28,6 +27,8 @@ __all__ = [
     "Notice",
     "Notices",
     "Subscribers",
+    "SubscribersKnown",
+    "SyncDone",
     "Undelivered",
     "Unsubscribed",
     "decode_mesh",
@@ -65,6 +66,8 @@ class ForwardNack(_Base, frozen=True):
     publisher: str
     epoch: int
     expected: int
+    missing: int = 1
+    """How many of them are missing in a row."""
 
 
 class ForwardBusy(_Base, frozen=True):
@@ -72,8 +75,6 @@ class ForwardBusy(_Base, frozen=True):
 
     topic: str
     publisher: str
-    epoch: int
-    sequence: int
     retry_after_s: float
 
 
@@ -102,24 +103,12 @@ class Advance(_Base, frozen=True):
     through: int
 
 
-class Notice(msgspec.Struct, frozen=True, array_like=True):
+class Notice(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A notification for clients at one home."""
 
-    topic: str
-    publisher: str
-    epoch: int
-    sequence: int
-    durable: bool
-    """As published: whether (publisher, topic, epoch, sequence) counts durable publications."""
-    part: int
-    payload: bytes
+    body: bytes
+    """Of a Notify frame, without the home's time."""
     clients: tuple[str, ...]
-    published_us: int
-    received_us: int
-    """When the publisher's home got the message."""
-    processing_us: int
-    """How long the broker took, waiting included."""
-    processed_us: int
 
 
 class Notices(_Base, frozen=True):
@@ -144,6 +133,8 @@ class Subscribers(_Base, frozen=True):
     clients: tuple[tuple[str, float, float], ...]
     complete: bool
     """True: these are all of them there; others that were at this home are gone."""
+    request: int = 0
+    """Above 0: to be answered by SubscribersKnown."""
 
 
 class Unsubscribed(_Base, frozen=True):
@@ -153,8 +144,14 @@ class Unsubscribed(_Base, frozen=True):
     clients: tuple[str, ...]
 
 
-class AllTold(_Base, frozen=True):
-    """Ends what a server tells another that began anew: now that one knows all subscribers here."""
+class SubscribersKnown(_Base, frozen=True):
+    """Answer to a Subscribers with a request: from now on they are notified."""
+
+    request: int
+
+
+class SyncDone(_Base, frozen=True):
+    """Ends what a server tells one that restarted: now that one knows all subscribers here."""
 
 
 class Moved(_Base, frozen=True):
@@ -210,7 +207,8 @@ MeshMessage = (
     | Notices
     | Undelivered
     | Subscribers
-    | AllTold
+    | SubscribersKnown
+    | SyncDone
     | Unsubscribed
     | Moved
     | Manages
@@ -229,8 +227,8 @@ def encode_mesh(message: MeshMessage) -> bytes:
 
 
 def decode_mesh(data: bytes) -> MeshMessage:
-    """Return the message of these bytes; WireError when they are none."""
+    """Return the message of these bytes; WireError when they are not one."""
     try:
         return _decoder.decode(data)
     except msgspec.MsgspecError as error:
-        raise WireError(f"no message of a server: {error}") from None
+        raise WireError(f"not a message of a server: {error}") from None

@@ -152,7 +152,6 @@ def topic_orders(plan: SitePlan, cloud: str, processing: Processing) -> tuple[To
             topic=planned.topic,
             spool=planned.spool,
             brokers=(*planned.edge_brokers, *([cloud] if planned.delegates else [])),
-            share=dict(planned.share),
             processor=processing.processor,
             options=dict(processing.options),
             notify_after_sync=processing.notify_after_sync,

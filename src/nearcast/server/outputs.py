@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from nearcast.broker.requests import ProcessRequest
-from nearcast.server.log_rows import LogRow
+from nearcast.server.log_rows import Row
 from nearcast.server.site_orders import Orders
 from nearcast.spool.changes import Group
 from nearcast.wire.actions import SendDatagram
@@ -22,12 +22,9 @@ class Incident(NamedTuple):
     fields: dict[str, Any]
 
 
-class StageDelays(NamedTuple):
-    """Where a notification spent its time until its subscriber's home sent it, in seconds."""
-
-    publish_leg_s: float
-    processing_s: float
-    between_s: float
+StageDelays = tuple[int, int, int]
+"""Where a notification spent its time until its subscriber's home sent it, in microseconds:
+from the publisher to its home, in the broker, between servers."""
 
 
 class Outputs(msgspec.Struct):
@@ -38,7 +35,10 @@ class Outputs(msgspec.Struct):
     """Frames with the servers that they go to."""
     to_store: list[Group] = msgspec.field(default_factory=list)
     to_process: list[ProcessRequest] = msgspec.field(default_factory=list)
-    log: list[LogRow] = msgspec.field(default_factory=list)
+    publications: list[Row] = msgspec.field(default_factory=list)
+    """Rows of the event log, with the fields of `PublicationRow`."""
+    notifications: list[Row] = msgspec.field(default_factory=list)
+    """Rows of the event log, with the fields of `NotificationRow`."""
     incidents: list[Incident] = msgspec.field(default_factory=list)
     delays: list[StageDelays] = msgspec.field(default_factory=list)
     orders: Orders | None = None

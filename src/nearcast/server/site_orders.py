@@ -9,6 +9,8 @@ from typing import Any
 
 import msgspec
 
+from nearcast.server.processor_rules import ProcessorRule
+
 __all__ = ["ClientOrder", "Orders", "ServerOrder", "TopicOrder"]
 
 
@@ -34,10 +36,8 @@ class TopicOrder(msgspec.Struct, frozen=True):
     """Messages that its spool keeps."""
     brokers: tuple[str, ...]
     """Servers that manage it, the cloud server among them if anything is delegated to it."""
-    share: dict[str, float]
-    """Part of a broker's messages that it processes itself, by edge server; the rest is
-    delegated to the cloud server."""
-    processor: str = "forward"
+    processor: str = ""
+    """What its brokers do with messages; empty: what the rules of the orders say."""
     options: dict[str, Any] = {}
     notify_after_sync: bool = False
     spool_bytes: int | None = None
@@ -65,3 +65,5 @@ class Orders(msgspec.Struct, frozen=True):
     servers: tuple[ServerOrder, ...]
     topics: tuple[TopicOrder, ...]
     clients: tuple[ClientOrder, ...]
+    processors: tuple[ProcessorRule, ...] = ()
+    """What brokers do with the messages of topics, those without orders included."""

@@ -44,9 +44,10 @@ class SubscriberDirectory(SubscriberTable):
                 if client not in told:
                     self._withdraw(message.topic, client, home)
         for client, x_km, y_km in message.clients:
-            topic = self._homes.setdefault(message.topic, {})
-            topic.setdefault(client, {})[home] = None
-            self.subscribe(message.topic, client)
+            homes = self._homes.setdefault(message.topic, {}).setdefault(client, {})
+            if home not in homes:
+                homes[home] = None
+                self.subscribe(message.topic, client)
             self.move(client, x_km, y_km)
 
     def on_unsubscribed(self, home: str, message: Unsubscribed) -> None:
@@ -70,6 +71,7 @@ class SubscriberDirectory(SubscriberTable):
         known = self._homes.get(topic, {})
         homes = known.get(client, {})
         homes.pop(home, None)
+        self.note_change(topic)
         if not homes:
             self.unsubscribe(topic, client)
             known.pop(client, None)

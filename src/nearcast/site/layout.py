@@ -139,6 +139,12 @@ class SiteFolder(msgspec.Struct, frozen=True):
         return next(one for one in self.servers if one.server == server)
 
     @classmethod
+    def find(cls, folder: Path) -> SiteFolder:
+        """Read the site in a folder, or that of a scenario for which `nearcast up` made one."""
+        nested = folder / "site"
+        return cls.load(nested if (nested / "site.json").exists() else folder)
+
+    @classmethod
     def load(cls, folder: Path) -> SiteFolder:
         """Read ``site.json``; ConfigError when there is no site."""
         path = folder / "site.json"

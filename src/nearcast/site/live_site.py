@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import fcntl
-import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from http.client import HTTPException
 from pathlib import Path
 from typing import Any
-from urllib.error import HTTPError, URLError
-from urllib.request import Request, urlopen
 
 from nearcast.delay.network import network_of
 from nearcast.domain.plan_files import read_plan
 from nearcast.domain.scenario import Scenario
 from nearcast.domain.scenario_files import read_scenario
 from nearcast.errors import ConfigError, NearcastError, OutputError
+from nearcast.links.http_client import ask
 from nearcast.sdk.credentials import (
     Credentials,
     load_credentials,
@@ -28,7 +25,7 @@ from nearcast.sdk.credentials import (
 from nearcast.site.layout import MANAGER, SiteFolder, SiteOptions, lay_out_site
 from nearcast.site.processes import SiteProcesses
 
-__all__ = ["LiveSite", "ask", "run_site"]
+__all__ = ["LiveSite", "run_site"]
 
 _START_S = 120.0
 _POLL_S = 0.1
@@ -170,25 +167,6 @@ def _locked(folder: Path) -> Iterator[None]:
         except OSError:
             raise ConfigError(f"{folder}: another program runs this site") from None
         yield
-
-
-def ask(url: str, body: object = None, token: str | None = None, timeout_s: float = 30.0) -> Any:
-    """Return the JSON that a server answers; NearcastError says why there is none."""
-    if not url.startswith(("http://", "https://")):
-        raise ConfigError(f"{url!r} is no address; it looks like http://HOST:PORT")
-    data = None if body is None else json.dumps(body).encode()
-    headers = {"Content-Type": "application/json"}
-    if token is not None:
-        headers["Authorization"] = f"Bearer {token}"
-    try:
-        with urlopen(Request(url, data, headers), timeout=timeout_s) as answer:
-            return json.loads(answer.read())
-    except HTTPError as error:
-        said = error.read().decode(errors="replace").strip()
-        raise NearcastError(f"{url} answered {error.code}: {said}") from None
-    except (URLError, HTTPException, OSError, ValueError) as error:
-        why = " ".join(str(error).split())  # a stranger's words may have more than one line
-        raise NearcastError(f"{url} does not answer: {why}") from None
 
 
 def _public_hex(private_key: bytes) -> str:

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from nearcast.domain.scenario import Scenario
 from nearcast.errors import NearcastError
 from nearcast.links.steady_clock import steady_now
+from nearcast.sdk import Notification
 from nearcast.sdk.client import Client
 from nearcast.sdk.credentials import Credentials
-from nearcast.sdk.notification import Notification
 
 __all__ = [
     "Arrival",

@@ -21,7 +21,7 @@ class Position(NamedTuple):
     """All messages of the epoch up to and with this one were taken."""
 
 
-class TopicChange(msgspec.Struct, frozen=True, gc=False):
+class TopicChange(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """What one batch changed in a topic: its output and its input positions together."""
 
     topic: str
@@ -37,7 +37,7 @@ class TopicChange(msgspec.Struct, frozen=True, gc=False):
     """The topic is no longer kept here; everything of it is dropped."""
 
 
-class Group(msgspec.Struct, frozen=True, gc=False):
+class Group(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """Changes that become durable together or not at all."""
 
     ticket: int
@@ -66,8 +66,10 @@ class LiveState:
             self.topics.pop(change.topic, None)
             return
         topic = self.topic(change.topic)
-        topic.records.extend(change.records)
-        self.trim(change.topic, change.live)
+        records, live = topic.records, change.live
+        records.extend(change.records)
+        while len(records) > live:
+            records.popleft()
         for position in change.positions:
             topic.positions[position.publisher] = position
         if change.state is not None:

@@ -9,6 +9,7 @@ can pretend to be a frame.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 from struct import Struct
 from typing import Final, NamedTuple
 from zlib import crc32
@@ -82,25 +83,32 @@ def encode_changes(
     pack_head, pack_tail = _HEAD.pack, _TAIL.pack
     record_kind = FrameKind.RECORD | flag
     for change in changes:
-        name = change.topic.encode()
-        prefix = _NAME.pack(len(name)) + name
+        prefix = _name_bytes(change.topic)
         if change.ended:
             yield _frame(marker, FrameKind.ENDED | flag, prefix)
             continue
         for record in change.records:  # _frame by hand: this loop is the hot one
             tail = pack_tail(len(prefix) + len(record), record_kind) + prefix + record
             yield pack_head(marker, crc32(tail, marker)) + tail
-        for first in range(0, max(1, len(change.positions)), _POSITIONS_PER_FRAME):
-            some = change.positions[first : first + _POSITIONS_PER_FRAME]
+        positions = change.positions
+        for first in range(0, len(positions) or 1, _POSITIONS_PER_FRAME):
+            some = positions[first : first + _POSITIONS_PER_FRAME]
             body = prefix + _LIVE.pack(change.live, len(some)) + b"".join(map(_position, some))
             yield _frame(marker, FrameKind.POSITIONS | flag, body)
         if change.state is not None:
             yield _frame(marker, FrameKind.STATE | flag, prefix + change.state)
 
 
+@lru_cache(maxsize=4096)
+def _name_bytes(topic: str) -> bytes:
+    name = topic.encode()
+    return _NAME.pack(len(name)) + name
+
+
 def _position(position: Position) -> bytes:
-    name = position.publisher.encode()
-    return _POSITION.pack(len(name), position.epoch, position.sequence) + name
+    publisher, epoch, sequence = position
+    name = publisher.encode()
+    return _POSITION.pack(len(name), epoch, sequence) + name
 
 
 def apply_frame(state: LiveState, frame: Frame) -> None:

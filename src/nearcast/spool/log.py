@@ -143,9 +143,9 @@ class SpoolLog:
         segment, start = self._current(), self._position
         parts: list[bytes] = []
         size = count = 0
+        commit = encode_commit(segment.marker, start)  # of all groups of the round
         for group in self._writing:
-            frames = [*encode_changes(segment.marker, group.changes)]
-            frames.append(encode_commit(segment.marker, start))
+            frames = [*encode_changes(segment.marker, group.changes), commit]
             group_bytes = sum(map(len, frames))
             if start + size + group_bytes > self._capacity and start + size > self._head:
                 break

@@ -16,19 +16,20 @@ from functools import partial
 from nearcast.broker.processing import ProcessorRunner
 from nearcast.broker.processors.forward import Forward
 from nearcast.broker.requests import ProcessRequest, ProcessResult
-from nearcast.server.edge import EdgeServer
-from nearcast.server.log_rows import LogRow
-from nearcast.server.node import Node
-from nearcast.server.node_settings import NodeSettings
+from nearcast.broker.topic_spool import TopicSpool
+from nearcast.server.log_rows import NotificationRow, PublicationRow
 from nearcast.server.outputs import Incident, Outputs
 from nearcast.server.peer_channels import PeerChannels
+from nearcast.server.server import ClientAccess, Server
+from nearcast.server.server_settings import ServerSettings
 from nearcast.server.site_orders import Orders, ServerOrder
 from nearcast.server.stream_targets import Capacity
 from nearcast.spool.changes import Group, LiveState
-from nearcast.wire.actions import ClientEvent, Home, Notified, SendDatagram
+from nearcast.wire.actions import ClientEvent, Home, SendDatagram
 from nearcast.wire.client_session import ClientSession
 from nearcast.wire.messages import Report
 from nearcast.wire.noise import public_key
+from nearcast.wire.notification import Notification
 from nearcast.wire.settings import Address, WireSettings
 
 __all__ = ["Network", "SimulatedClient", "SimulatedServer", "SimulatedSite"]
@@ -59,39 +60,28 @@ class SimulatedServer:
         self.home = Home((name, 7000), public_key(self.key))
         self.stored = LiveState()
         self.saved_orders: Orders | None = None
-        self.log: list[LogRow] = []
+        self.publications: list[PublicationRow] = []
+        """What it wrote into the event log."""
+        self.notifications: list[NotificationRow] = []
         self.incidents: list[Incident] = []
         self.life = 0
-        self.node: Node | None = None
+        self.node: Server | None = None
         self._wakeup = float("inf")
         self.restart()
-
-    @property
-    def edge(self) -> EdgeServer:
-        """The server, which must be an edge server that runs."""
-        assert isinstance(self.node, EdgeServer)
-        return self.node
 
     def restart(self) -> None:
         """Begin a new life with what the disk has."""
         self.life += 1
         self._wakeup = float("inf")
-        settings = NodeSettings(self.name, capacity=self._capacity)
-        channels = PeerChannels(self.life)
-        recovered = _copy(self.stored).topics
-        clock = self._site.clock
-        if self.is_edge:
-            self.node = EdgeServer(
-                settings,
-                channels,
-                clock,
-                self.key,
-                self._site.random.randbytes,
-                recovered,
-                self._site.wire,
-            )
-        else:
-            self.node = Node(settings, channels, clock, recovered)
+        clock, site = self._site.clock, self._site
+        access = ClientAccess(self.key, site.random.randbytes, site.wire)
+        self.node = Server(
+            ServerSettings(self.name, capacity=self._capacity),
+            PeerChannels(self.life),
+            clock,
+            _copy(self.stored).topics,
+            access if self.is_edge else None,
+        )
         if self.saved_orders is not None:
             self.do(self.node.obey(self.saved_orders, clock()))
         self.wake()
@@ -114,7 +104,8 @@ class SimulatedServer:
             result = None if request.ended else site.process(self.name, request)
             if result is not None:
                 site.later(site.process_s, partial(self._on_processed, result, life))
-        self.log += out.log
+        self.publications += out.publications
+        self.notifications += out.notifications
         self.incidents += out.incidents
         if out.orders is not None:
             self.saved_orders = out.orders
@@ -132,7 +123,7 @@ class SimulatedServer:
     def on_datagram(self, data: bytes, address: Address) -> None:
         """Take a datagram of a client, if alive."""
         if self.node is not None:
-            self.do(self.edge.on_datagrams([(data, address)], self._site.now))
+            self.do(self.node.on_datagrams([(data, address)], self._site.now))
 
     def on_mesh(self, server: str, frame: bytes) -> None:
         """Take a frame of another server, if alive."""
@@ -174,9 +165,9 @@ class SimulatedClient:
     wakeup: float = float("inf")
 
     @property
-    def notified(self) -> list[Notified]:
+    def notified(self) -> list[Notification]:
         """All notifications, in the order they came."""
-        return [event for _, event in self.events if isinstance(event, Notified)]
+        return [event for _, event in self.events if isinstance(event, Notification)]
 
     def go_on(self) -> None:
         """Send what the session has to send, and plan its next turn."""
@@ -336,5 +327,8 @@ class SimulatedSite:
         self.processed += [
             (server, one.topic, one.publisher, one.epoch, one.sequence) for one in request.batch
         ]
-        outcome = ProcessorRunner(Forward()).run(request.batch, request.spool)
+        spool = TopicSpool(len(request.batch))
+        for one in request.batch:
+            spool.append(one)
+        outcome = ProcessorRunner(Forward()).run(request.batch, spool.view())
         return ProcessResult(request.topic, request.request, outcome.notifications)

@@ -10,13 +10,13 @@ from nearcast.errors import WireError
 from nearcast.wire.messages import (
     CloseReason,
     Init,
-    Notify,
-    Publish,
     Report,
     Subscribe,
     Unsubscribe,
 )
 from nearcast.wire.noise import KEY_BYTES
+from nearcast.wire.notification import Notification
+from nearcast.wire.publication import Publication
 from nearcast.wire.settings import Address
 
 __all__ = [
@@ -29,7 +29,6 @@ __all__ = [
     "EchoReturned",
     "Home",
     "HomeUnreachable",
-    "Notified",
     "SendDatagram",
     "ServerEvent",
     "SessionClosed",
@@ -55,14 +54,10 @@ class SessionOpened(msgspec.Struct, frozen=True, gc=False):
 
 
 class Deliver(msgspec.Struct, frozen=True, gc=False):
-    """A client sent this message.
-
-    Durable publications of one topic come in the order of their sequence, each at least once;
-    the receiver drops repetitions and acknowledges them again.
-    """
+    """A client sent this message; publications come as they are."""
 
     client: str
-    message: Publish | Report | Subscribe | Unsubscribe
+    message: Report | Subscribe | Unsubscribe
     received_s: float
 
 
@@ -75,7 +70,8 @@ class SessionClosed(msgspec.Struct, frozen=True, gc=False):
     """Notifications that the client may not have, encoded: for `notify` at its next home."""
 
 
-ServerEvent = SessionOpened | Deliver | SessionClosed
+ServerEvent = Publication | SessionOpened | Deliver | SessionClosed
+"""Publications come as they were sent: in any order, lost and repeated; the broker sorts them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,12 +81,11 @@ class Home:
     address: Address
     server_key: bytes
     """Its static public key."""
-    shard: int = 0
 
     def __post_init__(self) -> None:
         host, port = self.address
-        if not host or not 0 < port < 1 << 16 or not 0 <= self.shard < 1 << 8:
-            raise WireError(f"{host!r}, port {port}, shard {self.shard} is no address of a server")
+        if not host or not 0 < port < 1 << 16:
+            raise WireError(f"{host!r}, port {port} is not the address of a server")
         if len(self.server_key) != KEY_BYTES:
             raise WireError(f"the key of a server has {KEY_BYTES} bytes")
 
@@ -121,7 +116,6 @@ class Acknowledged(msgspec.Struct, frozen=True, gc=False):
 
     topic: str
     up_to: int
-    level: int
 
 
 class Confirmed(msgspec.Struct, frozen=True, gc=False):
@@ -133,14 +127,6 @@ class Confirmed(msgspec.Struct, frozen=True, gc=False):
     reason: str
 
 
-class Notified(msgspec.Struct, frozen=True, gc=False):
-    """A notification, delivered once."""
-
-    notification: Notify
-    is_copy: bool
-    """True when it was sent before and is too old to know whether it was delivered."""
-
-
 class EchoReturned(msgspec.Struct, frozen=True, gc=False):
     """The server returned an echo."""
 
@@ -149,5 +135,11 @@ class EchoReturned(msgspec.Struct, frozen=True, gc=False):
 
 
 ClientEvent = (
-    Connected | Disconnected | HomeUnreachable | Acknowledged | Confirmed | Notified | EchoReturned
+    Connected
+    | Disconnected
+    | HomeUnreachable
+    | Acknowledged
+    | Confirmed
+    | Notification
+    | EchoReturned
 )

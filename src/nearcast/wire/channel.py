@@ -2,21 +2,32 @@
 
 from __future__ import annotations
 
+from cryptography.exceptions import InvalidTag
+
 from nearcast.wire.codec import Refused
 from nearcast.wire.framing import HEADER_BYTES, SEALED_OVERHEAD, Header, Kind, write_header
-from nearcast.wire.noise import CipherState, NoiseError
+from nearcast.wire.noise import CipherState
 from nearcast.wire.replay_window import ReplayWindow
 
 __all__ = ["Channel"]
 
 _BODY = HEADER_BYTES + 8
 _REPLAY_WINDOW = 1_024
+_ZEROS = bytes(4)
 
 
 class Channel:
     """Two ciphers, the own counter and the window over the other side's counters."""
 
-    __slots__ = ("_counter_limit", "_header", "_receiver", "_sender", "counter", "window")
+    __slots__ = (
+        "_counter_limit",
+        "_decrypt",
+        "_encrypt",
+        "_header",
+        "counter",
+        "rekey_at",
+        "window",
+    )
 
     def __init__(
         self,
@@ -24,22 +35,23 @@ class Channel:
         receiver: CipherState,
         *,
         peer_index: int,
-        shard: int,
         counter_limit: int,
     ) -> None:
-        self._sender = sender
-        self._receiver = receiver
-        self._header = write_header(Header(Kind.SEALED, shard, peer_index))
+        self._encrypt = sender.encrypt
+        self._decrypt = receiver.decrypt
+        self._header = write_header(Header(Kind.SEALED, peer_index))
         self._counter_limit = counter_limit
         self.counter = 0
         """Counter of the next datagram."""
+        self.rekey_at = counter_limit - counter_limit // 100 - 1
+        """Beyond this counter a new handshake is due: the last hundredth is kept for it."""
         self.window = ReplayWindow(_REPLAY_WINDOW)
         """Counters of the other side that arrived."""
 
     @property
     def is_worn(self) -> bool:
-        """Whether a new handshake is due: the last hundredth of the counters is kept for it."""
-        return self.counter > self._counter_limit - self._counter_limit // 100 - 1
+        """Whether a new handshake is due."""
+        return self.counter > self.rekey_at
 
     @property
     def is_spent(self) -> bool:
@@ -48,24 +60,24 @@ class Channel:
 
     def seal(self, payload: bytes) -> bytes:
         """Return a datagram with this payload; the caller checks `is_spent` before."""
-        assert not self.is_spent
         counter = self.counter
-        self.counter += 1
-        header = self._header
-        return b"".join(
-            (header, counter.to_bytes(8, "big"), self._sender.seal(counter, header, payload))
-        )
+        assert counter < self._counter_limit
+        self.counter = counter + 1
+        header, nonce = self._header, counter.to_bytes(12, "big")
+        return b"".join((header, nonce[4:], self._encrypt(nonce, payload, header)))
 
     def open(self, datagram: bytes) -> bytes:
         """Return the payload; refuses what was not sealed by the peer or was opened before."""
         if len(datagram) < SEALED_OVERHEAD:
             raise Refused("too_short")
-        counter = int.from_bytes(datagram[HEADER_BYTES:_BODY], "big")
-        if not self.window.is_new(counter):
+        number = datagram[HEADER_BYTES:_BODY]
+        counter = int.from_bytes(number, "big")
+        window = self.window
+        if counter <= window.highest and not window.is_new(counter):
             raise Refused("replayed")
         try:
-            payload = self._receiver.open(counter, datagram[:HEADER_BYTES], datagram[_BODY:])
-        except NoiseError:
+            payload = self._decrypt(_ZEROS + number, datagram[_BODY:], datagram[:HEADER_BYTES])
+        except InvalidTag:
             raise Refused("seal") from None
-        self.window.mark(counter)
+        window.take(counter)
         return payload

@@ -50,7 +50,7 @@ class ClientHandshake:
         self.index = int.from_bytes(self._random_bytes(4), "big")
         first = self._noise.write_first(pad_init_payload(encode(init)))
         cookie = self._cookie if now < self._cookie_until else None
-        data = self._keys.write_init(self.home.shard, self.index, first, cookie)
+        data = self._keys.write_init(self.index, first, cookie)
         self._mac1 = data[-2 * MAC_BYTES : -MAC_BYTES]
         settings = self._settings
         wait_s = min(settings.first_retry_s * 2 ** min(self.tries, 16), settings.longest_retry_s)
@@ -85,7 +85,6 @@ class ClientHandshake:
             sender,
             receiver,
             peer_index=messages[0].session,
-            shard=self.home.shard,
             counter_limit=self._settings.counter_limit,
         )
         return channel, messages[0]

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from nearcast.wire.actions import Home, SendDatagram
 from nearcast.wire.channel import Channel
-from nearcast.wire.framing import SEALED_OVERHEAD, pack
+from nearcast.wire.framing import SEALED_OVERHEAD, Header, Kind, pack, write_header
 from nearcast.wire.messages import Received
 from nearcast.wire.settings import WireSettings
 
@@ -35,8 +35,8 @@ class ClientLink:
     ) -> None:
         self.home = home
         self.channel = channel
-        self.index = index
-        """Session index in the server's datagrams."""
+        self.header = write_header(Header(Kind.SEALED, index))
+        """How the server's datagrams of this session begin."""
         self.report_due = now
         """The first report confirms the session: it is repeated until the server is heard."""
         self._settings = settings
@@ -49,7 +49,8 @@ class ClientLink:
         self._asked_at = _NEVER
         """When the first question was sent since the server was last heard."""
         self._probes = 0
-        self._receipt_due = _NEVER
+        self.receipt_due = _NEVER
+        """When notifications are confirmed at the latest."""
         self._receipts = 0
 
     def open(self, data: bytes, now: float) -> bytes:
@@ -96,14 +97,16 @@ class ClientLink:
     def note_notifications(self, now: float) -> None:
         """Remember to confirm a datagram with notifications."""
         self._receipts += 1
-        delay_s = self._settings.receipt_delay_s if self._receipts < _RECEIPTS_AT_ONCE else 0.0
-        self._receipt_due = min(self._receipt_due, now + delay_s)
+        if self._receipts == 1:
+            self.receipt_due = now + self._settings.receipt_delay_s
+        elif self._receipts >= _RECEIPTS_AT_ONCE:
+            self.receipt_due = min(self.receipt_due, now)
 
     def take_receipt(self, now: float, *, travels_along: bool) -> Received | None:
         """Return the receipt when it is due, or at once when a datagram goes out anyway."""
-        if not self._receipts or (now < self._receipt_due and not travels_along):
+        if not self._receipts or (now < self.receipt_due and not travels_along):
             return None
-        self._receipt_due, self._receipts = _NEVER, 0
+        self.receipt_due, self._receipts = _NEVER, 0
         window = self.channel.window
         return Received(window.highest, window.bitmap & _RECEIPT_BITS)
 
@@ -117,7 +120,7 @@ class ClientLink:
 
     def next_due(self) -> float:
         """Return when the session itself has something to do."""
-        return min(self._silent_at, self.report_due, self._receipt_due, self._suspicious_at)
+        return min(self._silent_at, self.report_due, self.receipt_due, self._suspicious_at)
 
     @property
     def _suspicious_at(self) -> float:

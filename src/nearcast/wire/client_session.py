@@ -26,8 +26,15 @@ from nearcast.wire.actions import (
 from nearcast.wire.channel import Channel
 from nearcast.wire.client_handshake import ClientHandshake
 from nearcast.wire.client_link import ClientLink
-from nearcast.wire.codec import Refused, decode, encode
-from nearcast.wire.framing import SEALED_OVERHEAD, Kind, read_header
+from nearcast.wire.codec import (
+    Refused,
+    decode_for_client,
+    encode,
+    encode_publish_head,
+    encode_publish_tail,
+    join_publish,
+)
+from nearcast.wire.framing import Kind, check_fits, check_publish_fits, read_header
 from nearcast.wire.inbox import Inbox
 from nearcast.wire.messages import (
     TOKEN_BYTES,
@@ -41,8 +48,6 @@ from nearcast.wire.messages import (
     Init,
     Message,
     Nack,
-    Notify,
-    Publish,
     Published,
     Redirect,
     Report,
@@ -56,7 +61,7 @@ from nearcast.wire.subscriptions import Subscriptions
 __all__ = ["ClientSession"]
 
 _ECHO_LIMIT = 64
-_LARGEST_EPOCH = (1 << 64) - 1
+_AT_ONCE = float("-inf")
 
 
 class ClientSession:
@@ -91,6 +96,8 @@ class ClientSession:
         self._echoes: dict[bytes, float] = {}
         self._outgoing: list[SendDatagram] = []
         self._events: list[ClientEvent] = []
+        self._due = _AT_ONCE
+        """Nothing has to be done before; notifications leave it as it is but for their receipt."""
 
     @property
     def is_connected(self) -> bool:
@@ -109,6 +116,7 @@ class ClientSession:
         self._handshake = ClientHandshake(
             self._static_key, home or self.home, self._random_bytes, self._settings, now
         )
+        self._due = _AT_ONCE
 
     def report(self, report: Report) -> None:
         """Set what the next reports say; they go out at the server's interval."""
@@ -119,6 +127,7 @@ class ClientSession:
         """Report at once: the client's address changed, and its server does not know yet."""
         if self._link is not None:
             self._link.report_due = now
+            self._due = _AT_ONCE
 
     def publish(
         self,
@@ -134,47 +143,41 @@ class ClientSession:
         Durable publications arrive in order and are repeated until an Acknowledged event covers
         them. The others are sent once, and not at all without a session.
         """
-        sequence = self._outbox.next_sequence(topic) if durable else self._once[topic] + 1
-        x_km, y_km = position or (0.0, 0.0)
-        publish = Publish(
-            topic=topic,
-            epoch=_LARGEST_EPOCH,
-            sequence=sequence,
-            oldest=sequence,
-            durable=durable,
-            payload=payload,
-            has_position=position is not None,
-            x_km=x_km,
-            y_km=y_km,
-            published_us=int(now * 1e6),
-        )
-        self._check_size(encode(publish))
+        self._due = _AT_ONCE
+        published_us = int(now * 1e6)
         if durable:
-            return self._outbox.add(topic, payload, position, publish.published_us)
+            return self._outbox.add(topic, payload, position, published_us)
+        sequence = self._once[topic] + 1
+        head = encode_publish_head(topic, sequence, payload, position, published_us, durable=False)
+        check_publish_fits(head, self._settings.datagram_limit)
         self._once[topic] = sequence
         if self.is_connected:
-            self._frames.append(encode(structs.replace(publish, epoch=self.epoch)))
+            self._frames.append(join_publish(head, encode_publish_tail(self.epoch, sequence)))
         else:
             self.drops["not_connected"] += 1
         return sequence
 
     def subscribe(self, topic: str) -> None:
         """Ask for the notifications of a topic, in this session and the following ones."""
-        self._check_size(encode(Subscribe(0, topic)))
-        self._subscriptions.want(topic, True)
+        self._want(topic, True)
 
     def unsubscribe(self, topic: str) -> None:
         """Ask for no more notifications of a topic."""
-        self._check_size(encode(Subscribe(0, topic)))
-        self._subscriptions.want(topic, False)
+        self._want(topic, False)
+
+    def _want(self, topic: str, subscribed: bool) -> None:
+        check_fits(len(encode(Subscribe(0, topic))), self._settings.datagram_limit)
+        self._subscriptions.want(topic, subscribed)
+        self._due = _AT_ONCE
 
     def echo(self, payload: bytes, now: float) -> None:
         """Send a payload that the server returns; sent once, not at all without a session."""
-        self._check_size(encode(Echo(payload, answer=True)))
+        check_fits(len(encode(Echo(payload, answer=True))), self._settings.datagram_limit)
         if self._link is None:
             self.drops["not_connected"] += 1
             return
         self._frames.append(encode(Echo(payload)))
+        self._due = _AT_ONCE
         self._echoes.pop(payload, None)
         self._echoes[payload] = now
         if len(self._echoes) > _ECHO_LIMIT:
@@ -193,22 +196,27 @@ class ClientSession:
             try:
                 if len(data) > self._settings.datagram_limit:
                     raise Refused("too_long")
-                header = read_header(data)
-                handshake = self._handshake
-                if header.kind is Kind.SEALED:
-                    if self._link is None or header.receiver != self._link.index:
-                        raise Refused("unknown_session")
-                    self._on_sealed(self._link, data, now)
-                elif handshake is None or header.receiver != handshake.index:
-                    raise Refused("unknown_session")
-                elif header.kind is Kind.COOKIE:
-                    handshake.read_cookie(data, now)
-                elif header.kind is Kind.ACKNOWLEDGE:
-                    self._on_connected(handshake, *handshake.read_acknowledge(data), now)
+                link = self._link
+                if link is not None and data.startswith(link.header):
+                    self._on_sealed(link, data, now)
                 else:
-                    raise Refused("unexpected_kind")
+                    self._on_handshake(data, now)
             except Refused as refusal:
                 self.drops[refusal.reason] += 1
+
+    def _on_handshake(self, data: bytes, now: float) -> None:
+        header = read_header(data)
+        handshake = self._handshake
+        is_sealed = header.kind is Kind.SEALED  # and of another session
+        if handshake is None or header.receiver != handshake.index or is_sealed:
+            raise Refused("unknown_session")
+        if header.kind is Kind.COOKIE:
+            handshake.read_cookie(data, now)
+        elif header.kind is Kind.ACKNOWLEDGE:
+            self._on_connected(handshake, *handshake.read_acknowledge(data), now)
+        else:
+            raise Refused("unexpected_kind")
+        self._due = _AT_ONCE
 
     def _on_connected(
         self, handshake: ClientHandshake, channel: Channel, acknowledge: Acknowledge, now: float
@@ -230,25 +238,28 @@ class ClientSession:
 
     def _on_sealed(self, link: ClientLink, data: bytes, now: float) -> None:
         has_notifications = False
-        for message, _ in decode(link.open(data, now)):
-            if isinstance(message, Notify):
+        arrived_us = round(now * 1e6)
+        for message in decode_for_client(link.open(data, now)):
+            if isinstance(message, tuple):
                 has_notifications = True
-                delivery = self._inbox.accept(message)
-                if delivery is not None:
-                    self._events.append(delivery)
+                notification = self._inbox.accept(message, arrived_us)
+                if notification is not None:
+                    self._events.append(notification)
                 continue
+            self._due = _AT_ONCE
             try:
                 self._on_message(message, now)
             except Refused as refusal:
                 self.drops[refusal.reason] += 1
         if has_notifications:
             link.note_notifications(now)
+            self._due = min(self._due, link.receipt_due)
 
     def _on_message(self, message: Message, now: float) -> None:
         match message:
             case Published(topic=topic, epoch=self.epoch, up_to=up_to):
                 if self._outbox.acknowledge(topic, up_to, now):
-                    self._events.append(Acknowledged(topic, up_to, message.level))
+                    self._events.append(Acknowledged(topic, up_to))
             case Nack(topic=topic, epoch=self.epoch):
                 self._outbox.send_again(topic, message.expected, message.missing, now)
             case Busy(topic=topic):
@@ -272,7 +283,7 @@ class ClientSession:
 
     def _on_redirect(self, redirect: Redirect, now: float) -> None:
         try:
-            home = Home((redirect.host, redirect.port), redirect.server_key, redirect.shard)
+            home = Home((redirect.host, redirect.port), redirect.server_key)
         except WireError:
             raise Refused("unusable_home") from None
         already = self._handshake is not None and self._handshake.home == home
@@ -293,18 +304,21 @@ class ClientSession:
 
     def poll(self, now: float) -> list[SendDatagram | ClientEvent]:
         """Return all that follows from the last calls and from the time."""
-        self._watch_link(now)
-        self._try_handshake(now)
-        if self._link is not None:
-            self._outgoing.extend(self._link.seal(self._gather(self._link, now)))
+        if now >= self._due:
+            self._watch_link(now)
+            self._try_handshake(now)
+            if self._link is not None:
+                self._outgoing.extend(self._link.seal(self._gather(self._link, now)))
+            self._due = self._next_due()
         outgoing, self._outgoing = self._outgoing, []
         events, self._events = self._events, []
-        return [*outgoing, *events]
+        return [*outgoing, *events] if outgoing else [*events]
 
     def next_wakeup(self) -> float:
         """Return when to poll again at the latest; infinity when only datagrams matter."""
-        if self._outgoing or self._events or self._frames:
-            return float("-inf")
+        return _AT_ONCE if self._outgoing or self._events else self._due
+
+    def _next_due(self) -> float:
         handshake_due = self._handshake.due if self._handshake is not None else float("inf")
         if self._link is None:
             return handshake_due
@@ -323,7 +337,7 @@ class ClientSession:
         if link.is_silent(now):
             self._link = None
             self._events.append(Disconnected(self.home, CloseReason.SILENT))
-        is_suspect = link.take_suspicion(now)  # the server may have begun a new life
+        is_suspect = link.take_suspicion(now)  # the server may have restarted
         if self._handshake is None and (self._link is None or link.channel.is_worn or is_suspect):
             self.connect(now)
 
@@ -359,24 +373,13 @@ class ClientSession:
         if link.take_report_turn(now):
             frames.append(encode(structs.replace(self._report, time_us=int(now * 1e6))))
         frames.extend(encode(request) for request in self._subscriptions.due(now))
-        frames.extend(encode(publish) for publish in self._outbox.due(now, self.epoch))
+        frames.extend(self._outbox.frames(now, self.epoch))
         if len(frames) > answers:
             link.note_question(now)
         receipt = link.take_receipt(now, travels_along=bool(frames))
         if receipt is not None:
             frames.append(encode(receipt))
         return frames
-
-    @property
-    def _room(self) -> int:
-        return self._settings.datagram_limit - SEALED_OVERHEAD
-
-    def _check_size(self, frame: bytes) -> None:
-        if len(frame) > self._room:
-            raise WireError(
-                f"a message of {len(frame)} bytes exceeds the limit of {self._room} bytes; "
-                "send less at once or raise datagram_limit on both sides"
-            )
 
     def _say_close(self, reason: CloseReason) -> None:
         if self._link is not None:

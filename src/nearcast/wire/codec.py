@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import lru_cache
 from operator import attrgetter
 from typing import Any, NamedTuple
 
@@ -13,9 +14,24 @@ from google.protobuf.message import DecodeError
 from nearcast.errors import WireError
 from nearcast.wire import messages
 from nearcast.wire.generated import nearcast_pb2
-from nearcast.wire.messages import Message
+from nearcast.wire.messages import Message, NotifyFields
 
-__all__ = ["COPY", "FRAME_BYTES", "FRAME_LIMIT", "Refused", "decode", "encode", "mark_copy"]
+__all__ = [
+    "COPY",
+    "FRAME_BYTES",
+    "FRAME_LIMIT",
+    "PUBLISH_TAIL_BYTES",
+    "Refused",
+    "check_topic",
+    "decode",
+    "decode_body",
+    "decode_for_client",
+    "encode",
+    "encode_publish_head",
+    "encode_publish_tail",
+    "join_publish",
+    "mark_copy",
+]
 
 # The pure Python backend recurses without a limit and is 50 times slower.
 assert api_implementation.Type() == "upb", "nearcast needs protobuf with its upb backend"
@@ -26,6 +42,9 @@ FRAME_LIMIT = 64
 """Most frames in one datagram."""
 COPY = 0x80
 """Bit of the type: the frame was sent before, in another datagram."""
+
+PUBLISH_TAIL_BYTES = 22
+"""Most bytes of a Publish's tail: two varints of 64 bits with their tags."""
 
 _TOPIC_BYTES = 256
 _TOPIC_LEVELS = 16
@@ -49,7 +68,9 @@ class _Kind(NamedTuple):
     protobuf: type[Any]
 
 
-def _check_topic(topic: str) -> str | None:
+@lru_cache(maxsize=4_096)
+def check_topic(topic: str) -> str | None:
+    """Return what is wrong with a topic, None when nothing is."""
     if not topic:
         return "the topic is empty"
     if len(topic) * 4 > _TOPIC_BYTES and len(topic.encode()) > _TOPIC_BYTES:
@@ -73,7 +94,7 @@ def _check_of(message_type: type[Any]) -> Callable[[Any], str | None]:
             return f"{next(wrong)} is not finite"
         if numbered and not message.oldest <= message.sequence:
             return "oldest lies after sequence"
-        return _check_topic(message.topic) if needs_topic else None
+        return check_topic(message.topic) if needs_topic else None
 
     return check
 
@@ -117,6 +138,10 @@ _KINDS = tuple(
 )
 _BY_NUMBER = {kind.number: kind for kind in _KINDS}
 _BY_TYPE = {kind.make: kind for kind in _KINDS}
+_NOTIFY = _BY_TYPE[messages.Notify].number
+_notify_fields = _BY_TYPE[messages.Notify].values
+assert messages.Notify.__struct_fields__[0] == "topic"
+_PUBLISH = _BY_TYPE[messages.Publish].number
 
 
 def encode(message: Message) -> bytes:
@@ -135,6 +160,47 @@ def encode(message: Message) -> bytes:
     return bytes((kind.number,)) + len(body).to_bytes(2, "big") + body
 
 
+def encode_publish_head(
+    topic: str,
+    sequence: int,
+    payload: bytes,
+    position: tuple[float, float] | None,
+    published_us: int,
+    *,
+    durable: bool,
+) -> bytes:
+    """Return what stays the same in a Publish however often it is sent; WireError as `encode`."""
+    try:
+        problem = check_topic(topic)
+        if problem is not None:
+            raise WireError(problem)
+        head = nearcast_pb2.Publish(
+            topic=topic,
+            sequence=sequence,
+            durable=durable,
+            payload=payload,
+            published_us=published_us,
+        )
+        if position is not None:
+            head.has_position = True
+            head.x_km, head.y_km = position
+            if not (math.isfinite(head.x_km) and math.isfinite(head.y_km)):
+                raise WireError("the position is not finite")
+        return head.SerializeToString()
+    except (ValueError, TypeError) as error:
+        raise WireError(f"Publish: {error}") from None
+
+
+def encode_publish_tail(epoch: int, oldest: int) -> bytes:
+    """Return the fields of a Publish that may change until it is sent again."""
+    return nearcast_pb2.Publish(epoch=epoch, oldest=oldest).SerializeToString()
+
+
+def join_publish(head: bytes, tail: bytes) -> bytes:
+    """Return the frame of a Publish: Protobuf takes fields in any order."""
+    return b"%c%b%b%b" % (_PUBLISH, (len(head) + len(tail)).to_bytes(2, "big"), head, tail)
+
+
 def mark_copy(frame: bytes) -> bytes:
     """Return the frame marked as sent before; no need to encode the message again."""
     return bytes((frame[0] | COPY,)) + frame[1:]
@@ -146,23 +212,60 @@ def decode(payload: bytes) -> list[tuple[Message, bool]]:
     Unknown types are skipped. Anything malformed refuses the whole payload.
     """
     found: list[tuple[Message, bool]] = []
-    start, frames = 0, 0
-    while start < len(payload):
+    for number, body in _split(payload):
+        message = decode_body(number & ~COPY, body)
+        if message is not None:
+            found.append((message, number >= COPY))
+    return found
+
+
+def decode_for_client(payload: bytes) -> list[Message | NotifyFields]:
+    """Return the messages of an opened payload, of each Notify only its fields in their order.
+
+    A subscriber makes one object of a notification, not two. Otherwise as `decode`.
+    """
+    found: list[Message | NotifyFields] = []
+    for number, body in _split(payload):
+        number &= ~COPY
+        if number == _NOTIFY:
+            try:
+                parsed = nearcast_pb2.Notify.FromString(body)
+            except DecodeError:
+                raise Refused("malformed") from None
+            fields: NotifyFields = _notify_fields(parsed)
+            if check_topic(fields[0]) is not None:
+                raise Refused("invalid_field")
+            found.append(fields)
+        elif (message := decode_body(number, body)) is not None:
+            found.append(message)
+    return found
+
+
+def _split(payload: bytes) -> list[tuple[int, bytes]]:
+    """Return the frames of an opened payload: the first byte and the body of each."""
+    found: list[tuple[int, bytes]] = []
+    start, size = 0, len(payload)
+    while start < size:
         number = payload[start]
         if number == 0:
             break
-        frames += 1
-        if frames > FRAME_LIMIT:
+        if len(found) == FRAME_LIMIT:
             raise Refused("too_many_frames")
         body = start + FRAME_BYTES
-        end = body + int.from_bytes(payload[start + 1 : body], "big")
-        if end > len(payload):
+        if body > size:
             raise Refused("malformed")
-        kind = _BY_NUMBER.get(number & ~COPY)
-        if kind is not None:
-            found.append((_parse(kind, payload[body:end]), number >= COPY))
+        end = body + (payload[start + 1] << 8 | payload[start + 2])
+        if end > size:
+            raise Refused("malformed")
+        found.append((number, payload[body:end]))
         start = end
     return found
+
+
+def decode_body(number: int, body: bytes) -> Message | None:
+    """Return the message of a frame's body by the frame's type; None for an unknown type."""
+    kind = _BY_NUMBER.get(number)
+    return None if kind is None else _parse(kind, body)
 
 
 def _parse(kind: _Kind, body: bytes) -> Message:

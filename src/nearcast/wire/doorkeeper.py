@@ -55,13 +55,11 @@ class Doorkeeper:
         authorise: Authorise,
         random_bytes: RandomBytes,
         settings: WireSettings,
-        shard: int,
     ) -> None:
         self._static_key = static_key
         self._authorise = authorise
         self._random_bytes = random_bytes
         self._settings = settings
-        self._shard = shard
         self._keys = InitKeys(public_key(static_key))
         self._cookies = CookieJar(random_bytes, settings.cookie_rotation_s)
         self._clock = InitClock(settings)
@@ -80,7 +78,7 @@ class Doorkeeper:
         if loaded and not self._cookies.accepts(data, address, now):
             cookie = self._cookies.cookie_for(address, now)
             nonce = self._random_bytes(12)
-            raise CookieNeeded(self._keys.write_cookie(data, self._shard, cookie, nonce))
+            raise CookieNeeded(self._keys.write_cookie(data, cookie, nonce))
         if not self._by_prefix.take(prefix_of(address), now):
             raise Refused("init_rate")
         handshake = ResponderHandshake(static=self._static_key, prologue=PROLOGUE)
@@ -109,14 +107,13 @@ class Doorkeeper:
             epoch=admission.init.epoch or self._issue_epoch(now_us),
         )
         handshake = admission.handshake
-        reply = write_header(Header(Kind.ACKNOWLEDGE, self._shard, admission.sender))
+        reply = write_header(Header(Kind.ACKNOWLEDGE, admission.sender))
         reply += handshake.write_second(encode(acknowledge), ephemeral=self._random_bytes(32))
         sender, receiver = handshake.split()
         channel = Channel(
             sender,
             receiver,
             peer_index=admission.sender,
-            shard=self._shard,
             counter_limit=self._settings.counter_limit,
         )
         return channel, reply

@@ -10,7 +10,7 @@ from struct import Struct
 from typing import NamedTuple
 
 from nearcast.errors import WireError
-from nearcast.wire.codec import FRAME_LIMIT, Refused
+from nearcast.wire.codec import FRAME_BYTES, FRAME_LIMIT, PUBLISH_TAIL_BYTES, Refused
 from nearcast.wire.noise import CipherState, NoiseError
 
 __all__ = [
@@ -22,6 +22,8 @@ __all__ = [
     "Header",
     "InitKeys",
     "Kind",
+    "check_fits",
+    "check_publish_fits",
     "mac2_of",
     "pack",
     "pad_init_payload",
@@ -31,7 +33,7 @@ __all__ = [
 
 PROLOGUE = b"nearcast wire 1"
 _VERSION = 1
-_HEADER = Struct(">BBI")
+_HEADER = Struct(">HI")
 HEADER_BYTES = _HEADER.size
 INIT_BYTES = 256
 """Least size of an INIT; no answer to it is larger."""
@@ -55,28 +57,28 @@ class Header(NamedTuple):
     """The first bytes of every datagram."""
 
     kind: Kind
-    shard: int
     receiver: int
 
 
-# A lookup is several times faster than Kind(number), and it refuses unknown versions as well.
-_KIND_OF_FIRST_BYTE = {_VERSION << 4 | kind: kind for kind in Kind}
+# A lookup is several times faster than Kind(number); it also refuses unknown versions and a second
+# byte that is not the reserved zero.
+_KIND_OF_FIRST_BYTES = {_VERSION << 12 | kind << 8: kind for kind in Kind}
 
 
 def write_header(header: Header) -> bytes:
     """Return the bytes of a header."""
-    return _HEADER.pack(_VERSION << 4 | header.kind, header.shard, header.receiver)
+    return _HEADER.pack(_VERSION << 12 | header.kind << 8, header.receiver)
 
 
 def read_header(datagram: bytes) -> Header:
     """Return the header; refuses short datagrams, unknown versions and kinds."""
     if len(datagram) < HEADER_BYTES:
         raise Refused("too_short")
-    first, shard, receiver = _HEADER.unpack_from(datagram)
-    kind = _KIND_OF_FIRST_BYTE.get(first)
+    first, receiver = _HEADER.unpack_from(datagram)
+    kind = _KIND_OF_FIRST_BYTES.get(first)
     if kind is None:
         raise Refused("unknown_kind")
-    return Header(kind, shard, receiver)
+    return Header(kind, receiver)
 
 
 def pad_init_payload(payload: bytes) -> bytes:
@@ -102,9 +104,9 @@ class InitKeys:
         cookie_key = hashlib.blake2b(b"nearcast cookie" + server_static, digest_size=32).digest()
         self._cookie = CipherState(cookie_key)
 
-    def write_init(self, shard: int, sender: int, noise: bytes, cookie: bytes | None) -> bytes:
+    def write_init(self, sender: int, noise: bytes, cookie: bytes | None) -> bytes:
         """Return an INIT datagram around the first message of the handshake."""
-        head = write_header(Header(Kind.INIT, shard, 0)) + sender.to_bytes(4, "big") + noise
+        head = write_header(Header(Kind.INIT, 0)) + sender.to_bytes(4, "big") + noise
         head += self.mac1(head)
         return head + (mac2_of(cookie, head) if cookie is not None else bytes(MAC_BYTES))
 
@@ -122,12 +124,12 @@ class InitKeys:
         if not hmac.compare_digest(mac1, self.mac1(init[: -2 * MAC_BYTES])):
             raise Refused("init_mac1")
 
-    def write_cookie(self, init: bytes, shard: int, cookie: bytes, nonce: bytes) -> bytes:
+    def write_cookie(self, init: bytes, cookie: bytes, nonce: bytes) -> bytes:
         """Return the reply that carries a cookie to the sender of an INIT."""
         sender = int.from_bytes(init[HEADER_BYTES : HEADER_BYTES + 4], "big")
         mac1 = init[-2 * MAC_BYTES : -MAC_BYTES]
         sealed = self._cookie.seal(int.from_bytes(nonce, "big"), mac1, cookie)
-        return write_header(Header(Kind.COOKIE, shard, sender)) + nonce + sealed
+        return write_header(Header(Kind.COOKIE, sender)) + nonce + sealed
 
     def read_cookie(self, reply: bytes, mac1: bytes) -> bytes:
         """Return the cookie; refuses replies that do not answer the INIT with this mac1."""
@@ -137,6 +139,21 @@ class InitKeys:
             return self._cookie.open(nonce, mac1, reply[start:])
         except NoiseError:
             raise Refused("cookie_seal") from None
+
+
+def check_fits(frame_bytes: int, datagram_limit: int) -> None:
+    """Raise WireError when a frame of this size fits into no datagram."""
+    room = datagram_limit - SEALED_OVERHEAD
+    if frame_bytes > room:
+        raise WireError(
+            f"a message of {frame_bytes} bytes exceeds the limit of {room} bytes; "
+            "send less at once or raise datagram_limit on both sides"
+        )
+
+
+def check_publish_fits(head: bytes, datagram_limit: int) -> None:
+    """Raise WireError when a publication may not fit into a datagram, now or sent again."""
+    check_fits(FRAME_BYTES + len(head) + PUBLISH_TAIL_BYTES, datagram_limit)
 
 
 def pack(frames: Iterable[bytes], room: int) -> Iterator[list[bytes]]:

@@ -3,38 +3,40 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from operator import itemgetter
+from typing import Any
 
-from nearcast.wire.actions import Notified
-from nearcast.wire.messages import Notify
+from nearcast.wire.messages import Notify, NotifyFields
+from nearcast.wire.notification import Notification
 from nearcast.wire.replay_window import ReplayWindow
 
 __all__ = ["Inbox"]
 
 _WINDOW = 4_096
 _STREAM_LIMIT = 4_096
+_FIELDS = Notify.__struct_fields__
+assert _FIELDS[3] == "sequence"
+_stream_of = itemgetter(
+    *map(_FIELDS.index, ("publisher", "topic", "epoch", "durable", "part")),
+)
 
 
 class Inbox:
-    """Remembers the last 4,096 sequences per publisher, topic and epoch, in 512 bytes each.
+    """Remembers the last 4,096 sequences per publisher, topic and epoch, in 512 bytes at most.
 
     The stream used longest ago is forgotten first, when there are more than 4,096.
     """
 
     def __init__(self) -> None:
-        self._streams: OrderedDict[tuple[str, str, int, bool, int], ReplayWindow] = OrderedDict()
+        self._streams: OrderedDict[tuple[Any, ...], ReplayWindow] = OrderedDict()
 
-    def accept(self, notification: Notify) -> Notified | None:
-        """Return the delivery, or None for a repetition.
+    def accept(self, fields: NotifyFields, arrived_us: int) -> Notification | None:
+        """Return the notification with these fields of a Notify, or None for a repetition.
 
         One from before the window is delivered and marked: it may be a repetition.
         """
-        stream = (
-            notification.publisher,
-            notification.topic,
-            notification.epoch,
-            notification.durable,
-            notification.part,
-        )
+        stream = _stream_of(fields)
+        sequence = fields[3]
         window = self._streams.get(stream)
         if window is None:
             window = self._streams[stream] = ReplayWindow(_WINDOW)
@@ -42,9 +44,8 @@ class Inbox:
                 self._streams.popitem(last=False)
         else:
             self._streams.move_to_end(stream)
-        if window.is_too_old(notification.sequence):
-            return Notified(notification, is_copy=True)
-        if not window.is_new(notification.sequence):
-            return None
-        window.mark(notification.sequence)
-        return Notified(notification, is_copy=False)
+        if window.take(sequence):
+            return Notification(*fields, arrived_us)
+        if window.is_too_old(sequence):
+            return Notification(*fields, arrived_us, True)
+        return None

@@ -19,6 +19,7 @@ __all__ = [
     "Message",
     "Nack",
     "Notify",
+    "NotifyFields",
     "Publish",
     "Published",
     "Received",
@@ -105,7 +106,6 @@ class Published(msgspec.Struct, frozen=True, gc=False):
     topic: str
     epoch: int
     up_to: int
-    level: int
 
 
 class Nack(msgspec.Struct, frozen=True, gc=False):
@@ -163,6 +163,10 @@ class Notify(msgspec.Struct, frozen=True, gc=False):
     processing_us: int = 0
 
 
+NotifyFields = tuple[str, str, int, int, bool, int, bytes, int, int, int, int, int]
+"""The fields of a Notify in their order, for who makes another object of them."""
+
+
 class Received(msgspec.Struct, frozen=True, gc=False):
     """Which datagrams of the server arrived: bit n of the bitmap is counter `highest - n`."""
 
@@ -175,7 +179,6 @@ class Redirect(msgspec.Struct, frozen=True, gc=False):
 
     host: str
     port: int
-    shard: int
     server_key: bytes
 
 

@@ -7,40 +7,43 @@ not hold up the rest.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
-from itertools import islice
 
 from nearcast.errors import WireError
-from nearcast.wire.messages import Publish
+from nearcast.wire.codec import encode_publish_head, encode_publish_tail, join_publish
+from nearcast.wire.framing import check_publish_fits
 from nearcast.wire.round_trip import RoundTrip
 from nearcast.wire.settings import WireSettings
 
 __all__ = ["Outbox"]
 
 _AT_ONCE = float("-inf")
+_NEVER = float("inf")
 
 
 @dataclass(slots=True)
 class _Pending:
-    sequence: int
-    payload: bytes
-    position: tuple[float, float] | None
-    published_us: int
-    due: float = _AT_ONCE
+    head: bytes
+    """The publication, encoded but for what may change until it is sent again."""
+    due: float = _NEVER
     sent_at: float = _AT_ONCE
     wait_s: float = 0.0
     times_sent: int = 0
 
 
 @dataclass(slots=True)
-class _Lane:
-    """One topic; the first publications of `pending`, up to a window, are in flight."""
+class _Stream:
+    """One topic; its first unacknowledged publications, up to a window, are in flight."""
 
+    oldest: int = 1
+    """The lowest sequence that is not acknowledged; all from here on are pending."""
     next_sequence: int = 1
+    unsent: int = 1
+    """The lowest sequence that has not been sent in this session."""
     pending: dict[int, _Pending] = field(default_factory=dict)
     paused_until: float = _AT_ONCE
-    next_due: float = float("inf")
+    repeat_due: float = _NEVER
+    """Nothing has to be repeated before."""
 
 
 class Outbox:
@@ -48,7 +51,13 @@ class Outbox:
 
     def __init__(self, settings: WireSettings) -> None:
         self._settings = settings
-        self._lanes: dict[str, _Lane] = {}
+        self._streams: dict[str, _Stream] = {}
+        self._active: dict[str, _Stream] = {}
+        """The streams with unacknowledged publications."""
+        self._fresh: dict[str, _Stream] = {}
+        """Those of them that may have something to send for the first time."""
+        self._repeat_due = _NEVER
+        """No stream has something to repeat, or its pause ends, before."""
         self._size = 0
         self._paused_until = _AT_ONCE
         self.round_trip = RoundTrip(settings)
@@ -63,111 +72,112 @@ class Outbox:
         position: tuple[float, float] | None,
         published_us: int,
     ) -> int:
-        """Keep a publication; return its sequence. WireError when too many are waiting."""
+        """Keep a publication; return its sequence. WireError when too large or too many wait."""
+        stream = self._streams.get(topic) or _Stream()
+        sequence = stream.next_sequence
+        head = encode_publish_head(topic, sequence, payload, position, published_us, durable=True)
+        check_publish_fits(head, self._settings.datagram_limit)
         if self._size >= self._settings.publish_limit:
             raise WireError(
                 f"{self._size} publications wait for their acknowledgement; publish later"
             )
-        lane = self._lanes.setdefault(topic, _Lane())
-        sequence = lane.next_sequence
-        lane.next_sequence += 1
-        lane.pending[sequence] = _Pending(sequence, payload, position, published_us)
-        if len(lane.pending) <= self._settings.publish_window:
-            lane.next_due = _AT_ONCE
+        stream.next_sequence += 1
+        stream.pending[sequence] = _Pending(head)
+        self._streams[topic] = self._active[topic] = self._fresh[topic] = stream
         self._size += 1
         return sequence
 
-    def next_sequence(self, topic: str) -> int:
-        """Return the sequence that the topic's next publication will have."""
-        lane = self._lanes.get(topic)
-        return lane.next_sequence if lane is not None else 1
+    def frames(self, now: float, epoch: int) -> list[bytes]:
+        """Return the frames to send now, for the first time or again."""
+        frames: list[bytes] = []
+        if now < self._paused_until:
+            return frames
+        streams = self._fresh
+        if now >= self._repeat_due:
+            streams, self._repeat_due = self._active, _NEVER
+        for stream in streams.values():
+            due = stream.paused_until
+            if due <= now:
+                self._send(stream, now, epoch, frames)
+                due = stream.repeat_due
+            self._repeat_due = min(self._repeat_due, due)
+        self._fresh.clear()
+        return frames
 
-    def due(self, now: float, epoch: int) -> Iterator[Publish]:
-        """Yield what is to be sent now, for the first time or again."""
-        for topic, lane in self._lanes.items():
-            if self._due_of(lane) > now:
-                continue
-            lane.next_due = float("inf")
-            oldest = next(iter(lane.pending), lane.next_sequence)
-            for item in islice(lane.pending.values(), self._settings.publish_window):
+    def _send(self, stream: _Stream, now: float, epoch: int, frames: list[bytes]) -> None:
+        tail = encode_publish_tail(epoch, stream.oldest)
+        if stream.repeat_due <= now:
+            stream.repeat_due = _NEVER
+            for sequence in range(stream.oldest, stream.unsent):
+                item = stream.pending[sequence]
                 if item.due <= now:
-                    self._note_sent(item, now)
-                    x_km, y_km = item.position or (0.0, 0.0)
-                    yield Publish(
-                        topic=topic,
-                        epoch=epoch,
-                        sequence=item.sequence,
-                        oldest=oldest,
-                        durable=True,
-                        payload=item.payload,
-                        has_position=item.position is not None,
-                        x_km=x_km,
-                        y_km=y_km,
-                        published_us=item.published_us,
-                    )
-                lane.next_due = min(lane.next_due, item.due)
+                    frames.append(join_publish(item.head, tail))
+                    self._note_sent(item, now, 2 * item.wait_s)
+                stream.repeat_due = min(stream.repeat_due, item.due)
+        end = min(stream.next_sequence, stream.oldest + self._settings.publish_window)
+        for sequence in range(stream.unsent, end):
+            item = stream.pending[sequence]
+            frames.append(join_publish(item.head, tail))
+            self._note_sent(item, now, self.round_trip.wait_s)
+            stream.repeat_due = min(stream.repeat_due, item.due)
+        stream.unsent = end
 
     def acknowledge(self, topic: str, up_to: int, now: float) -> bool:
-        """Forget what is safe; tell whether that was news."""
-        lane = self._lanes.get(topic)
-        if lane is None or not lane.pending or next(iter(lane.pending)) > up_to:
+        """Forget what is safe; tell whether that was new."""
+        stream = self._active.get(topic)
+        if stream is None or up_to < stream.oldest:
             return False
-        last = None
-        for sequence in list(lane.pending):
-            if sequence > up_to:
-                break
-            last = lane.pending.pop(sequence)
-            self._size -= 1
-        if last is not None and last.times_sent == 1:
+        end = min(up_to + 1, stream.next_sequence)
+        last = stream.pending[end - 1]
+        if last.times_sent == 1:
             self.round_trip.learn(now - last.sent_at)
-        lane.next_due = _AT_ONCE if lane.pending else float("inf")  # the window moved on
+        for sequence in range(stream.oldest, end):
+            del stream.pending[sequence]
+        self._size -= end - stream.oldest
+        stream.oldest, stream.unsent = end, max(stream.unsent, end)
+        if stream.pending:
+            self._fresh[topic] = stream  # the window moved on
+        else:
+            stream.repeat_due = _NEVER
+            del self._active[topic]
+            self._fresh.pop(topic, None)
         return True
 
     def send_again(self, topic: str, expected: int, missing: int, now: float) -> None:
         """Send missing publications at once, unless they were just sent."""
-        lane = self._lanes.get(topic)
-        if lane is None:
+        stream = self._active.get(topic)
+        if stream is None:
             return
         just_now_s = (self.round_trip.smoothed_s or self._settings.first_retry_s) / 2
         last = expected + min(missing, self._settings.publish_window)
-        for sequence in range(expected, last):
-            item = lane.pending.get(sequence)
-            if item is not None and item.times_sent and now - item.sent_at >= just_now_s:
-                item.due = lane.next_due = _AT_ONCE
+        for sequence in range(max(expected, stream.oldest), min(last, stream.unsent)):
+            item = stream.pending[sequence]
+            if now - item.sent_at >= just_now_s:
+                item.due = stream.repeat_due = self._repeat_due = _AT_ONCE
 
     def pause(self, topic: str, until: float) -> None:
         """Send nothing to a topic (empty: to any) before a time, then all that is in flight."""
         if not topic:
             self._paused_until = until
-        for name, lane in self._lanes.items():
+        self._repeat_due = min(self._repeat_due, until)
+        for name, stream in self._streams.items():
             if topic in ("", name):
-                lane.paused_until = until
-                self._send_all(lane)
+                stream.paused_until = until
+                stream.unsent = stream.oldest
 
     def restart(self) -> None:
         """Send all that is in flight at once: the session is a new one."""
         self.round_trip = RoundTrip(self._settings)
-        self._paused_until = _AT_ONCE
-        for lane in self._lanes.values():
-            lane.paused_until = _AT_ONCE
-            self._send_all(lane)
+        self._paused_until = self._repeat_due = _AT_ONCE
+        for stream in self._streams.values():
+            stream.paused_until = _AT_ONCE
+            stream.unsent = stream.oldest
 
     def next_due(self) -> float:
-        """Return when `due` yields something again."""
-        return min(map(self._due_of, self._lanes.values()), default=float("inf"))
+        """Return when `frames` has something again, or shortly before."""
+        return max(_AT_ONCE if self._fresh else self._repeat_due, self._paused_until)
 
-    def _due_of(self, lane: _Lane) -> float:
-        return max(lane.next_due, lane.paused_until, self._paused_until)
-
-    @staticmethod
-    def _send_all(lane: _Lane) -> None:
-        for item in lane.pending.values():
-            item.due, item.wait_s = _AT_ONCE, 0.0
-        lane.next_due = _AT_ONCE if lane.pending else float("inf")
-
-    def _note_sent(self, item: _Pending, now: float) -> None:
-        again = item.wait_s > 0
-        item.wait_s = 2 * item.wait_s if again else self.round_trip.wait_s
-        item.wait_s = min(item.wait_s, self._settings.longest_retry_s)
+    def _note_sent(self, item: _Pending, now: float, wait_s: float) -> None:
+        item.wait_s = min(wait_s, self._settings.longest_retry_s)
         item.sent_at, item.due = now, now + item.wait_s
         item.times_sent += 1

@@ -32,7 +32,7 @@ class Origin(IntEnum):
 _ORIGINS = tuple(Origin)
 
 
-class Publication(msgspec.Struct, gc=False):
+class Publication(msgspec.Struct, gc=False, eq=False):
     """A message of a publisher; (topic, publisher, epoch, sequence) is its identity.
 
     Those of `Origin.ONCE` have an epoch and a sequence of their own.
@@ -58,6 +58,13 @@ class Publication(msgspec.Struct, gc=False):
     """When this server got it: waiting is counted from then on."""
     encoded: bytes = b""
     """What `record` made; empty before."""
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Publication) and (
+            self.topic == other.topic and self.record() == other.record()
+        )
+
+    __hash__ = None  # type: ignore[assignment]
 
     @property
     def published_at_s(self) -> float:

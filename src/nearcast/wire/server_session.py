@@ -2,42 +2,55 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from nearcast.wire.actions import SendDatagram
 from nearcast.wire.channel import Channel
 from nearcast.wire.codec import COPY, encode, mark_copy
 from nearcast.wire.framing import SEALED_OVERHEAD, pack
-from nearcast.wire.messages import (
-    TOKEN_BYTES,
-    Heartbeat,
-    Init,
-    Notify,
-    Published,
-    Received,
-    Redirect,
-)
-from nearcast.wire.publish_streams import PublishStreams
+from nearcast.wire.hot_frames import NOTIFY
+from nearcast.wire.messages import TOKEN_BYTES, Heartbeat, Init, Published, Received, Redirect
 from nearcast.wire.settings import Address, RandomBytes, WireSettings
 
-__all__ = ["ServerSession"]
+__all__ = ["Flight", "Packet", "ServerSession", "pack_frames"]
 
 _WAITING_LIMIT = 1_024
 """Most frames that wait until an address is proved."""
-_NOTIFY = encode(Notify("t", "", 0, 0, False, 0, b""))[0]
+
+
+class Flight(NamedTuple):
+    """The notifications of one datagram, until the client says that it arrived.
+
+    Sessions that were sent the same notifications in one pass share one.
+    """
+
+    frames: Sequence[bytes]
+    due: float
+    wait_s: float
+
+
+class Packet(NamedTuple):
+    """What one datagram will hold."""
+
+    payload: bytes
+    flight: Flight | None
+    """Its notifications, if there are any."""
 
 
 def _is_notification(frame: bytes) -> bool:
-    return frame[0] & ~COPY == _NOTIFY
+    return frame[0] & ~COPY == NOTIFY
 
 
-@dataclass(slots=True)
-class _Flight:
-    """The notifications of one datagram, until the client says that it arrived."""
-
-    frames: list[bytes]
-    due: float
-    wait_s: float
+def pack_frames(frames: Sequence[bytes], room: int, now: float, wait_s: float) -> list[Packet]:
+    """Return the packets that hold frames, in their order, each of at most `room` bytes."""
+    packets = []
+    for group in pack(frames, room):
+        told = [frame for frame in group if _is_notification(frame)]
+        flight = Flight(told, now + wait_s, wait_s) if told else None
+        packets.append(Packet(b"".join(group), flight))
+    return packets
 
 
 @dataclass(slots=True)
@@ -51,7 +64,28 @@ class _Candidate:
 
 
 class ServerSession:
-    """State of a session; `flush` turns what has gathered into as few datagrams as possible."""
+    """State of a session; `ServerSessions` packs and sends what has gathered in it."""
+
+    __slots__ = (
+        "_acks",
+        "_candidate",
+        "_flights",
+        "_frames",
+        "_init_address",
+        "_settings",
+        "address",
+        "channel",
+        "client",
+        "index",
+        "init",
+        "is_confirmed",
+        "is_open",
+        "is_queued",
+        "last_heard",
+        "notifications_dropped",
+        "redirect",
+        "room",
+    )
 
     def __init__(
         self,
@@ -72,26 +106,22 @@ class ServerSession:
         self.last_heard = now
         self.is_confirmed = False
         """Whether the client has shown, by a sealed datagram, that it received the answer."""
+        self.is_open = True
+        self.is_queued = False
+        """Whether the next flush will send what is in it; `ServerSessions` sets it."""
         self.channel = channel
-        self.streams = PublishStreams(
-            topic_limit=settings.topic_limit,
-            window=settings.publish_window,
-            ask_again_s=settings.least_retry_s,
-        )
         self.redirect: Redirect | None = None
         """Where the client shall go; repeated after each report until it has gone."""
         self.notifications_dropped = 0
+        """Unconfirmed notifications that were given up, because too many waited."""
+        self.room = settings.datagram_limit - SEALED_OVERHEAD
+        """Most bytes of one frame."""
         self._settings = settings
         self._acks: dict[str, Published] = {}
         self._frames: list[bytes] = []
-        self._flights: dict[int, _Flight] = {}
-        """By the counter of the datagram."""
+        self._flights: dict[int, Flight] = {}
+        """By the counter of the datagram, which rises."""
         self._candidate: _Candidate | None = None
-
-    @property
-    def room(self) -> int:
-        """Most bytes of one frame."""
-        return self._settings.datagram_limit - SEALED_OVERHEAD
 
     def queue(self, frame: bytes) -> None:
         """Put a frame, no larger than `room`, into the next datagram."""
@@ -103,6 +133,32 @@ class ServerSession:
         if last is None or (published.epoch, published.up_to) >= (last.epoch, last.up_to):
             self._acks[published.topic] = published
 
+    def take_frames(self) -> list[bytes]:
+        """Return what is queued, acknowledgements first; nothing before an address is proved."""
+        if self.address is None:
+            del self._frames[:-_WAITING_LIMIT]
+            return []
+        frames, self._frames = self._frames, []
+        if self._acks:
+            frames[:0] = [encode(ack) for ack in self._acks.values()]
+            self._acks = {}
+        return frames
+
+    def send(self, packets: Iterable[Packet], sent: list[SendDatagram]) -> None:
+        """Add the datagrams with packets to `sent`, as far as there are counters left for them."""
+        channel, address, flights = self.channel, self.address, self._flights
+        if address is None:
+            return
+        limit = self._settings.notification_limit
+        for payload, flight in packets:
+            if channel.is_spent:
+                return
+            if flight is not None and limit:
+                if len(flights) >= limit:
+                    self.notifications_dropped += len(flights.pop(next(iter(flights))).frames)
+                flights[channel.counter] = flight
+            sent.append(SendDatagram(address, channel.seal(payload)))
+
     def unconfirmed(self) -> list[bytes]:
         """Return the notifications that the client may not have: sent ones marked as copies."""
         sent = [mark_copy(frame) for flight in self._flights.values() for frame in flight.frames]
@@ -110,10 +166,13 @@ class ServerSession:
 
     def on_received(self, received: Received) -> None:
         """Forget the notifications that arrived."""
-        for counter in list(self._flights):
-            age = received.highest - counter
-            if 0 <= age < 64 and received.bitmap >> age & 1:
-                del self._flights[counter]
+        flights, highest, bitmap = self._flights, received.highest, received.bitmap
+        for counter in list(flights):
+            age = highest - counter
+            if age < 0:
+                break
+            if age < 64 and bitmap >> age & 1:
+                del flights[counter]
 
     @property
     def awaits_receipts(self) -> bool:
@@ -132,34 +191,9 @@ class ServerSession:
                 del self._flights[counter]
                 wait_s = min(2 * flight.wait_s, self._settings.longest_retry_s)
                 copies = [mark_copy(frame) for frame in flight.frames]
-                sent.append(self._seal(copies, self.address, now, wait_s))
+                again = Flight(flight.frames, now + wait_s, wait_s)
+                self.send([Packet(b"".join(copies), again)], sent)
         return sent
-
-    def flush(self, now: float) -> list[SendDatagram]:
-        """Return the datagrams that hold all that is queued."""
-        if self.address is None:
-            del self._frames[:-_WAITING_LIMIT]
-            return []
-        frames = [encode(ack) for ack in self._acks.values()]
-        frames += self._frames
-        self._acks, self._frames = {}, []
-        sent: list[SendDatagram] = []
-        for group in pack(frames, self.room):
-            if self.channel.is_spent:
-                break
-            sent.append(self._seal(group, self.address, now, self._settings.first_retry_s))
-        return sent
-
-    def _seal(
-        self, group: list[bytes], address: Address, now: float, wait_s: float
-    ) -> SendDatagram:
-        notifications = [frame for frame in group if _is_notification(frame)]
-        if notifications and self._settings.notification_limit:
-            if len(self._flights) >= self._settings.notification_limit:
-                lost = self._flights.pop(next(iter(self._flights)))
-                self.notifications_dropped += len(lost.frames)
-            self._flights[self.channel.counter] = _Flight(notifications, now + wait_s, wait_s)
-        return SendDatagram(address, self.channel.seal(b"".join(group)))
 
     def heard_from(
         self, address: Address, size: int, random_bytes: RandomBytes, now: float

@@ -19,9 +19,10 @@ from nearcast.wire.actions import (
     SessionClosed,
     SessionOpened,
 )
-from nearcast.wire.codec import Refused, decode, encode
+from nearcast.wire.codec import COPY, FRAME_BYTES, FRAME_LIMIT, Refused, decode_body, encode
 from nearcast.wire.doorkeeper import Authorise, CookieNeeded, Doorkeeper
-from nearcast.wire.framing import Kind, read_header
+from nearcast.wire.framing import SEALED_OVERHEAD, Kind, read_header
+from nearcast.wire.hot_frames import PUBLISH, decode_publication
 from nearcast.wire.messages import (
     TOKEN_BYTES,
     Busy,
@@ -33,7 +34,6 @@ from nearcast.wire.messages import (
     Message,
     Nack,
     Notify,
-    Publish,
     Published,
     Received,
     Redirect,
@@ -41,15 +41,18 @@ from nearcast.wire.messages import (
     Subscribe,
     Unsubscribe,
 )
-from nearcast.wire.server_session import ServerSession
+from nearcast.wire.publication import Publication
+from nearcast.wire.server_session import Packet, ServerSession, pack_frames
 from nearcast.wire.session_table import SessionTable
 from nearcast.wire.settings import Address, RandomBytes, WireSettings
 
 __all__ = ["ServerSessions"]
 
+_MOST_MISSING = 0xFFFFFFFF
+
 
 class ServerSessions:
-    """The sessions of one server (or of one shard of it).
+    """The sessions of one server.
 
     Parameters
     ----------
@@ -58,9 +61,8 @@ class ServerSessions:
     authorise
         Returns the id of the client enrolled with a static public key, or None.
     random_bytes
-        Source of keys, session indices and tokens: unpredictable in life, seeded in simulations.
-    shard
-        Which shard of the server this is; datagrams for others are refused.
+        Source of keys, session indices and tokens: unpredictable in production, seeded in
+        simulations.
     """
 
     def __init__(
@@ -69,17 +71,18 @@ class ServerSessions:
         authorise: Authorise,
         random_bytes: RandomBytes,
         settings: WireSettings | None = None,
-        shard: int = 0,
     ) -> None:
         self._settings = settings or WireSettings()
         self._random_bytes = random_bytes
-        self._shard = shard
-        self.door = Doorkeeper(static_key, authorise, random_bytes, self._settings, shard)
+        self.door = Doorkeeper(static_key, authorise, random_bytes, self._settings)
         self.drops: Counter[str] = Counter()
         """What was refused, by reason."""
         self._table = SessionTable(self._settings)
-        self._dirty: dict[int, ServerSession] = {}
+        self._queued: list[ServerSession] = []
         """Sessions with something to send, in the order in which it came up."""
+        self._awaiting: dict[int, ServerSession] = {}
+        """Sessions with unconfirmed notifications, by index."""
+        self._dropped_before = 0
         self._outgoing: list[SendDatagram] = []
         self._events: list[ServerEvent] = []
         self._next_resend = float("inf")
@@ -101,30 +104,24 @@ class ServerSessions:
 
     def receive(self, datagrams: Iterable[tuple[bytes, Address]], now: float) -> list[ServerEvent]:
         """Take a batch of datagrams with their senders; return what to handle."""
-        touched: dict[int, ServerSession] = {}
+        now_us = int(now * 1e6)
+        by_index, limit = self._table.by_index, self._settings.datagram_limit
         for data, address in datagrams:
             try:
-                if len(data) > self._settings.datagram_limit:
+                if len(data) > limit:
                     raise Refused("too_long")
                 header = read_header(data)
-                if header.shard != self._shard:
-                    raise Refused("wrong_shard")
                 if header.kind is Kind.SEALED:
-                    session = self._table.by_index.get(header.receiver)
+                    session = by_index.get(header.receiver)
                     if session is None:
                         raise Refused("unknown_session")
-                    self._on_sealed(session, data, address, now)
-                    touched[session.index] = session
+                    self._on_sealed(session, data, address, now, now_us)
                 elif header.kind is Kind.INIT:
                     self._on_init(data, address, now)
                 else:
                     raise Refused("unexpected_kind")
             except Refused as refusal:
                 self.drops[refusal.reason] += 1
-        for session in touched.values():
-            if session.index in self._table.by_index:
-                for nack in session.streams.gaps(now):
-                    self._queue(session, nack)
         return self.take_events()
 
     def _on_init(self, data: bytes, address: Address, now: float) -> None:
@@ -145,42 +142,67 @@ class ServerSessions:
             )
         )
 
-    def _on_sealed(self, session: ServerSession, data: bytes, address: Address, now: float) -> None:
-        messages = decode(session.channel.open(data))
-        if not session.is_confirmed:
-            self._confirm(session, address)
-        question = session.heard_from(address, len(data), self._random_bytes, now)
-        if question is not None:
-            self._outgoing.append(question)
-        for message, _ in messages:
-            if session.index not in self._table.by_index:
+    def _on_sealed(
+        self, session: ServerSession, data: bytes, address: Address, now: float, now_us: int
+    ) -> None:
+        contents = self._decode(session.channel.open(data), session.client, now_us)
+        if session.is_confirmed and address == session.address:
+            session.last_heard = now
+        else:
+            if not session.is_confirmed:
+                self._confirm(session, address)
+            question = session.heard_from(address, len(data), self._random_bytes, now)
+            if question is not None:
+                self._outgoing.append(question)
+        for message in contents:
+            if not session.is_open:
                 return  # closed by the message before
+            if isinstance(message, Publication):
+                self._events.append(message)
+                continue
             try:
                 self._on_message(session, message, address, now)
             except Refused as refusal:
                 self.drops[refusal.reason] += 1
 
+    @staticmethod
+    def _decode(payload: bytes, client: str, now_us: int) -> list[Message | Publication]:
+        """Return what a datagram holds, whole or not at all; unknown types are passed over."""
+        found: list[Message | Publication] = []
+        start, frames, size = 0, 0, len(payload)
+        while start < size and payload[start]:
+            frames += 1
+            if frames > FRAME_LIMIT:
+                raise Refused("too_many_frames")
+            body = start + FRAME_BYTES
+            end = body + int.from_bytes(payload[start + 1 : body], "big")
+            if end > size:
+                raise Refused("malformed")
+            number = payload[start] & ~COPY
+            if number == PUBLISH:
+                found.append(decode_publication(payload[body:end], client, now_us))
+            else:
+                message = decode_body(number, payload[body:end])
+                if message is not None:
+                    found.append(message)
+            start = end
+        return found
+
     def _confirm(self, session: ServerSession, address: Address) -> None:
         """Put a new session in the place of the client's last one."""
         old = self._table.confirm(session)
         if old is not None:
-            self._dirty.pop(old.index, None)
+            old.is_open = False
             for frame in old.unconfirmed():
                 session.queue(frame)
-            self._dirty[session.index] = session
+            self._mark(session)
         self._events.append(SessionOpened(session.client, session.init, address))
 
     def _on_message(
         self, session: ServerSession, message: Message, address: Address, now: float
     ) -> None:
         match message:
-            case Publish(durable=True):
-                ready, again = session.streams.accept(message)
-                self._events.extend(Deliver(session.client, item, now) for item in ready)
-                if again is not None:
-                    session.queue_acknowledgement(again)
-                    self._dirty[session.index] = session
-            case Publish() | Subscribe() | Unsubscribe():
+            case Subscribe() | Unsubscribe():
                 self._events.append(Deliver(session.client, message, now))
             case Report():
                 self._events.append(Deliver(session.client, message, now))
@@ -189,7 +211,7 @@ class ServerSessions:
                 session.on_received(message)
             case Heartbeat(answer=True):
                 session.on_answer(address, message.token)
-                self._dirty[session.index] = session  # what waited for a proved address
+                self._mark(session)  # what waited for a proved address
             case Heartbeat(token=token) if len(token) <= TOKEN_BYTES:
                 if token:
                     self._queue(session, Heartbeat(token, answer=True))
@@ -203,33 +225,23 @@ class ServerSessions:
 
     # Orders from above. A client without a session is passed over: it has gone.
 
-    def acknowledge(
-        self, client: str, topic: str, epoch: int, up_to: int, *, level: int = 1
-    ) -> None:
-        """Tell a publisher what is safe; level 1 only after the sync, 2 after the copy."""
+    def acknowledge(self, client: str, topic: str, epoch: int, up_to: int) -> None:
+        """Tell a publisher what is safe: only after the sync."""
         session = self._table.by_client.get(client)
         if session is not None:
-            session.streams.acknowledge(topic, epoch, up_to, level)
-            session.queue_acknowledgement(Published(topic, epoch, up_to, level))
-            self._dirty[session.index] = session
+            session.queue_acknowledgement(Published(topic, epoch, up_to))
+            self._mark(session)
 
-    def nack(self, client: str, topic: str, epoch: int, expected: int) -> None:
+    def nack(self, client: str, topic: str, epoch: int, expected: int, missing: int = 1) -> None:
         """Ask for publications again, from `expected` on."""
         session = self._table.by_client.get(client)
         if session is not None:
-            missing = session.streams.rewind(topic, epoch, expected)
-            self._queue(session, Nack(topic, epoch, expected, missing))
+            self._queue(session, Nack(topic, epoch, expected, min(missing, _MOST_MISSING)))
 
-    def busy(self, client: str, retry_after_s: float, refused: Publish | None = None) -> None:
-        """Ask a publisher to wait: with one topic when a publication was refused, else with all.
-
-        The refused publication and those after it count as not delivered.
-        """
+    def busy(self, client: str, retry_after_s: float, topic: str = "") -> None:
+        """Ask a publisher to wait: with one topic, or with all."""
         session = self._table.by_client.get(client)
         if session is not None:
-            if refused is not None:
-                session.streams.rewind(refused.topic, refused.epoch, refused.sequence)
-            topic = refused.topic if refused is not None else ""
             self._queue(session, Busy(topic, round(retry_after_s * 1000)))
 
     def confirm(self, client: str, request: int, accepted: bool, reason: str = "") -> None:
@@ -241,7 +253,6 @@ class ServerSessions:
     def notify(self, client: str, notifications: Iterable[Notify | bytes]) -> bool:
         """Send notifications until the client confirms them; False when it has no session.
 
-        A notification for many clients is encoded once by `codec.encode` and passed as bytes.
         WireError says that one is too large for a datagram; none of them is sent then.
         """
         session = self._table.by_client.get(client)
@@ -249,29 +260,49 @@ class ServerSessions:
             return False
         frames = [item if isinstance(item, bytes) else encode(item) for item in notifications]
         for frame in frames:
-            if len(frame) > session.room:
-                raise WireError(
-                    f"a notification of {len(frame)} bytes exceeds the limit of {session.room}"
-                )
+            self.check_notification(frame)
         for frame in frames:
             session.queue(frame)
-        self._dirty[session.index] = session
+        self._mark(session)
         return True
 
-    def redirect(self, client: str, home: Home) -> None:
-        """Send a client to another home, until it has gone."""
+    def check_notification(self, frame: bytes) -> None:
+        """Raise WireError when a notification is too large for a datagram."""
+        room = self._settings.datagram_limit - SEALED_OVERHEAD
+        if len(frame) > room:
+            raise WireError(f"a notification of {len(frame)} bytes exceeds the limit of {room}")
+
+    def notify_all(self, clients: Iterable[str], frame: bytes) -> list[str]:
+        """Send one checked notification to many clients; return those without a session."""
+        by_client, queued, missing = self._table.by_client, self._queued, []
+        for client in clients:
+            session = by_client.get(client)
+            if session is None:
+                missing.append(client)
+            else:
+                session.queue(frame)
+                if not session.is_queued:
+                    session.is_queued = True
+                    queued.append(session)
+        return missing
+
+    def redirect(self, client: str, home: Home | None) -> None:
+        """Send a client to another home, until it has gone; None: it may stay after all."""
         session = self._table.by_client.get(client)
-        if session is not None:
+        if session is not None and home is not None:
             host, port = home.address
-            session.redirect = Redirect(host, port, home.shard, home.server_key)
+            session.redirect = Redirect(host, port, home.server_key)
             self._queue(session, session.redirect)
+        elif session is not None:
+            session.redirect = None
 
     def close(self, client: str, reason: CloseReason, now: float) -> None:
         """End a client's session, which the next events tell; revoked clients stay away."""
         session = self._table.by_client.get(client)
         if session is not None:
             self._queue(session, Close(reason))
-            self._outgoing.extend(session.flush(now))
+            packets = pack_frames(session.take_frames(), session.room, now, 0.0)
+            session.send(packets, self._outgoing)
             self._end(session, reason)
 
     # Time and datagrams out
@@ -283,29 +314,55 @@ class ServerSessions:
         return self.take_events()
 
     def flush(self, now: float) -> list[SendDatagram]:
-        """Return all datagrams to send: what is queued, and notifications due again."""
+        """Return all datagrams to send: what is queued, and notifications due again.
+
+        Sessions that have the same frames to get share the packing of them.
+        """
         sent, self._outgoing = self._outgoing, []
-        dirty, self._dirty = self._dirty, {}
         if now >= self._next_resend:
-            for session in list(self._table.by_client.values()):
-                sent.extend(session.resend(now))
-            self._next_resend = min(
-                (session.next_resend() for session in self._table.by_client.values()),
-                default=float("inf"),
-            )
-        for session in dirty.values():
-            sent.extend(session.flush(now))
+            self._resend(now, sent)
+        queued, self._queued = self._queued, []
+        wait_s = self._settings.first_retry_s
+        # the frames are kept beside their packets, so that no other frame can get the same id
+        packed: dict[tuple[int, ...], tuple[list[Packet], list[bytes]]] = {}
+        for session in queued:
+            session.is_queued = False
+            frames = session.take_frames() if session.is_open else None
+            if not frames:
+                continue
+            key = tuple(map(id, frames))
+            known = packed.get(key)
+            if known is None:
+                known = packed[key] = (pack_frames(frames, session.room, now, wait_s), frames)
+            session.send(known[0], sent)
             if session.awaits_receipts:
-                self._next_resend = min(self._next_resend, now + self._settings.first_retry_s)
-            if session.channel.is_worn:
+                self._awaiting[session.index] = session
+            if session.channel.counter > session.channel.rekey_at:
                 self.close(session.client, CloseReason.WORN, now)
+        if self._awaiting and queued:
+            self._next_resend = min(self._next_resend, now + wait_s)
         sent.extend(self._outgoing)
         self._outgoing = []
         return sent
 
+    def _resend(self, now: float, sent: list[SendDatagram]) -> None:
+        self._next_resend = float("inf")
+        for index, session in list(self._awaiting.items()):
+            if session.is_open and session.awaits_receipts:
+                sent.extend(session.resend(now))
+                self._next_resend = min(self._next_resend, session.next_resend())
+            else:
+                del self._awaiting[index]
+
     def next_wakeup(self) -> float:
         """Return when `flush` may have something to repeat; infinity when nothing waits."""
-        return float("-inf") if self._dirty or self._outgoing else self._next_resend
+        return float("-inf") if self._queued or self._outgoing else self._next_resend
+
+    @property
+    def notifications_dropped(self) -> int:
+        """Unconfirmed notifications that were given up, of sessions past and present."""
+        present = sum(one.notifications_dropped for one in self._table.by_client.values())
+        return self._dropped_before + present
 
     def _queue(self, session: ServerSession, message: Message) -> None:
         frame = encode(message)
@@ -313,11 +370,19 @@ class ServerSessions:
             self.drops["answer_too_large"] += 1
             return
         session.queue(frame)
-        self._dirty[session.index] = session
+        self._mark(session)
+
+    def _mark(self, session: ServerSession) -> None:
+        """Have the next flush send what a session has."""
+        if not session.is_queued:
+            session.is_queued = True
+            self._queued.append(session)
 
     def _end(self, session: ServerSession, reason: CloseReason) -> None:
         self._table.remove(session)
-        self._dirty.pop(session.index, None)
+        session.is_open = False
+        self._awaiting.pop(session.index, None)
+        self._dropped_before += session.notifications_dropped
         if session.is_confirmed:
             left = tuple(session.unconfirmed())
             self._events.append(SessionClosed(session.client, reason, left))

@@ -13,7 +13,7 @@ Address = tuple[str, int]
 """Host and port of the other side."""
 
 RandomBytes = Callable[[int], bytes]
-"""Returns so many random bytes: the system's in life, a seeded generator's in simulations."""
+"""Returns N random bytes: the system's in production, a seeded generator's in simulations."""
 
 
 @dataclass(frozen=True, slots=True)

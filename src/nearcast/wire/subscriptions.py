@@ -1,4 +1,9 @@
-"""What a client wants to hear: asked for until the server answers, and again in each session."""
+"""What a client wants to hear: asked for until the server answers, and again in each session.
+
+An answer may take a while, because the server first tells the brokers of the topic. Repeating a
+request does no harm meanwhile: it keeps its number, the server takes it once, and only the first
+answer to the latest request of a topic counts.
+"""
 
 from __future__ import annotations
 
@@ -11,13 +16,15 @@ from nearcast.wire.settings import WireSettings
 
 __all__ = ["Subscriptions"]
 
+_AT_ONCE = float("-inf")
+
 
 @dataclass(slots=True)
-class _Wish:
-    request: int
+class _Request:
+    number: int
     subscribed: bool
-    due: float = float("-inf")
-    """When to ask (again); infinity once it is granted."""
+    due: float = _AT_ONCE
+    """When to ask (again)."""
     wait_s: float = 0.0
 
 
@@ -26,47 +33,47 @@ class Subscriptions:
 
     def __init__(self, settings: WireSettings) -> None:
         self._settings = settings
-        self._wishes: dict[str, _Wish] = {}
-        self._last_request = 0
-
-    @property
-    def topics(self) -> tuple[str, ...]:
-        """Topics that the client wants to hear."""
-        return tuple(topic for topic, wish in self._wishes.items() if wish.subscribed)
+        self._granted: dict[str, None] = {}
+        """Topics confirmed in this session."""
+        self._requests: dict[str, _Request] = {}
+        """Requests without an answer yet, by topic."""
+        self._last_number = 0
 
     def want(self, topic: str, subscribed: bool) -> None:
         """Ask for a topic, or for its end."""
-        self._last_request = self._last_request + 1 & 0xFFFFFFFF
-        self._wishes[topic] = _Wish(self._last_request, subscribed)
+        self._last_number = self._last_number + 1 & 0xFFFFFFFF
+        self._granted.pop(topic, None)
+        self._requests[topic] = _Request(self._last_number, subscribed)
 
     def due(self, now: float) -> Iterator[Subscribe | Unsubscribe]:
         """Yield the requests to send now."""
         settings = self._settings
-        for topic, wish in self._wishes.items():
-            if wish.due <= now:
-                wish.wait_s = min(
-                    2 * wish.wait_s or settings.first_retry_s, settings.longest_retry_s
+        for topic, request in self._requests.items():
+            if request.due <= now:
+                request.wait_s = min(
+                    2 * request.wait_s or settings.first_retry_s, settings.longest_retry_s
                 )
-                wish.due = now + wish.wait_s
-                request = Subscribe if wish.subscribed else Unsubscribe
-                yield request(wish.request, topic)
+                request.due = now + request.wait_s
+                message = Subscribe if request.subscribed else Unsubscribe
+                yield message(request.number, topic)
 
     def confirm(self, confirm: Confirm) -> Confirmed | None:
         """Take an answer; None when it is not the first one to a current request."""
-        for topic, wish in self._wishes.items():
-            if wish.request == confirm.request and wish.due < float("inf"):
-                if wish.subscribed and confirm.accepted:
-                    wish.due = float("inf")
-                else:
-                    del self._wishes[topic]
-                return Confirmed(topic, wish.subscribed, confirm.accepted, confirm.reason)
+        for topic, request in self._requests.items():
+            if request.number == confirm.request:
+                del self._requests[topic]
+                if request.subscribed and confirm.accepted:
+                    self._granted[topic] = None
+                return Confirmed(topic, request.subscribed, confirm.accepted, confirm.reason)
         return None
 
     def restart(self) -> None:
         """Ask for everything again: the session is a new one."""
-        for wish in self._wishes.values():
-            wish.due, wish.wait_s = float("-inf"), 0.0
+        for topic in [*self._granted]:
+            self.want(topic, True)
+        for request in self._requests.values():
+            request.due, request.wait_s = _AT_ONCE, 0.0
 
     def next_due(self) -> float:
         """Return when `due` yields something again."""
-        return min((wish.due for wish in self._wishes.values()), default=float("inf"))
+        return min((request.due for request in self._requests.values()), default=float("inf"))

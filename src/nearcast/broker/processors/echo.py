@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from nearcast.broker.messages import Message
 from nearcast.broker.notifications import NamedClients, Notification
 from nearcast.broker.topic_spool import SpoolView
+from nearcast.wire.publication import Publication
 
 __all__ = ["Echo"]
 
@@ -14,7 +14,7 @@ __all__ = ["Echo"]
 class Echo:
     """Sends messages back where they came from."""
 
-    def process(self, batch: Sequence[Message], spool: SpoolView) -> Iterator[Notification]:
+    def process(self, batch: Sequence[Publication], spool: SpoolView) -> Iterator[Notification]:
         """Return a notification per message, for its publisher alone."""
         for message in batch:
             yield Notification(message.payload, NamedClients((message.publisher,)), message)

@@ -10,11 +10,11 @@ import json
 from collections.abc import Iterator, Sequence
 from math import floor, hypot, inf
 
-from nearcast.broker.messages import Message
 from nearcast.broker.notifications import NamedClients, Notification
 from nearcast.broker.payloads import Motion, read_motion, write_object
 from nearcast.broker.topic_spool import SpoolView
 from nearcast.errors import ConfigError
+from nearcast.wire.publication import Publication
 
 __all__ = ["Proximity", "closest_approach"]
 
@@ -77,7 +77,7 @@ class Proximity:
         self.malformed = 0
         """Messages without position, direction and speed, or too fast."""
 
-    def process(self, batch: Sequence[Message], spool: SpoolView) -> Iterator[Notification]:
+    def process(self, batch: Sequence[Publication], spool: SpoolView) -> Iterator[Notification]:
         """Return an alert for each new encounter of a mover of the batch."""
         for message in spool.until(spool.end - len(batch)).since(self._seen):
             self._follow(message)
@@ -97,7 +97,7 @@ class Proximity:
         self._encounters = {(one, other): last_s for one, other, last_s in json.loads(state)}
         self._motions, self._cells, self._seen = {}, {}, 0
 
-    def _follow(self, message: Message) -> bool:
+    def _follow(self, message: Publication) -> bool:
         motion = read_motion(message)
         if motion is None or hypot(motion.vx_km_per_s, motion.vy_km_per_s) > self._fastest_km_per_s:
             self.malformed += 1
@@ -109,7 +109,7 @@ class Proximity:
         self._cells.setdefault(self._cell(motion), {})[mover] = None
         return True
 
-    def _alerts(self, message: Message) -> Iterator[Notification]:
+    def _alerts(self, message: Publication) -> Iterator[Notification]:
         mover = message.publisher
         motion = self._motions[mover]
         now_s = motion.at_s
@@ -138,7 +138,7 @@ class Proximity:
                 self._encounters.pop(pair, None)
 
     def _alert(
-        self, message: Message, pair: tuple[str, str], in_s: float, distance_km: float
+        self, message: Publication, pair: tuple[str, str], in_s: float, distance_km: float
     ) -> Notification:
         at_s = self._motions[message.publisher].at_s + in_s
         x_km, y_km = self._motions[message.publisher].position_at(at_s)

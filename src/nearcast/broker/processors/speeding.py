@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Literal
 
-from nearcast.broker.messages import Message
 from nearcast.broker.notifications import AllSubscribers, NamedClients, Notification
 from nearcast.broker.payloads import read_number, read_object, write_object
 from nearcast.broker.topic_spool import SpoolView
 from nearcast.errors import ConfigError
+from nearcast.wire.publication import Publication
 
 __all__ = ["Speeding"]
 
@@ -36,7 +36,7 @@ class Speeding:
         self.malformed = 0
         """Messages without a speed."""
 
-    def process(self, batch: Sequence[Message], spool: SpoolView) -> Iterator[Notification]:
+    def process(self, batch: Sequence[Publication], spool: SpoolView) -> Iterator[Notification]:
         """Return an alert for each publisher of the batch that begins to speed."""
         for message in spool.until(spool.end - len(batch)).since(self._seen):
             self._read(message)
@@ -54,7 +54,7 @@ class Speeding:
                     message,
                 )
 
-    def _read(self, message: Message) -> float | None:
+    def _read(self, message: Publication) -> float | None:
         found = read_object(message.payload)
         speed = read_number(found.get("speed")) if found is not None else None
         if speed is None:

@@ -6,11 +6,11 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from math import sqrt
 
-from nearcast.broker.messages import Message
 from nearcast.broker.notifications import Notification
 from nearcast.broker.payloads import read_number, read_object, write_object
 from nearcast.broker.topic_spool import SpoolView
 from nearcast.errors import ConfigError
+from nearcast.wire.publication import Publication
 
 __all__ = ["RecentValues", "Threshold"]
 
@@ -93,7 +93,7 @@ class Threshold:
         self.malformed = 0
         """Messages without a value."""
 
-    def process(self, batch: Sequence[Message], spool: SpoolView) -> Iterator[Notification]:
+    def process(self, batch: Sequence[Publication], spool: SpoolView) -> Iterator[Notification]:
         """Return an alert for each message of the batch whose value stands out."""
         for message in spool.until(spool.end - len(batch)).since(self._seen):
             value = self._read(message)
@@ -114,7 +114,7 @@ class Threshold:
                     cause=message,
                 )
 
-    def _read(self, message: Message) -> float | None:
+    def _read(self, message: Publication) -> float | None:
         found = read_object(message.payload)
         value = read_number(found.get("value")) if found is not None else None
         if value is None:

@@ -79,16 +79,14 @@ class Publish(_message.Message):
     def __init__(self, topic: _Optional[str] = ..., epoch: _Optional[int] = ..., sequence: _Optional[int] = ..., oldest: _Optional[int] = ..., durable: _Optional[bool] = ..., payload: _Optional[bytes] = ..., has_position: _Optional[bool] = ..., x_km: _Optional[float] = ..., y_km: _Optional[float] = ..., published_us: _Optional[int] = ...) -> None: ...
 
 class Published(_message.Message):
-    __slots__ = ("topic", "epoch", "up_to", "level")
+    __slots__ = ("topic", "epoch", "up_to")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     UP_TO_FIELD_NUMBER: _ClassVar[int]
-    LEVEL_FIELD_NUMBER: _ClassVar[int]
     topic: str
     epoch: int
     up_to: int
-    level: int
-    def __init__(self, topic: _Optional[str] = ..., epoch: _Optional[int] = ..., up_to: _Optional[int] = ..., level: _Optional[int] = ...) -> None: ...
+    def __init__(self, topic: _Optional[str] = ..., epoch: _Optional[int] = ..., up_to: _Optional[int] = ...) -> None: ...
 
 class Nack(_message.Message):
     __slots__ = ("topic", "epoch", "expected", "missing")
@@ -173,16 +171,14 @@ class Received(_message.Message):
     def __init__(self, highest: _Optional[int] = ..., bitmap: _Optional[int] = ...) -> None: ...
 
 class Redirect(_message.Message):
-    __slots__ = ("host", "port", "shard", "server_key")
+    __slots__ = ("host", "port", "server_key")
     HOST_FIELD_NUMBER: _ClassVar[int]
     PORT_FIELD_NUMBER: _ClassVar[int]
-    SHARD_FIELD_NUMBER: _ClassVar[int]
     SERVER_KEY_FIELD_NUMBER: _ClassVar[int]
     host: str
     port: int
-    shard: int
     server_key: bytes
-    def __init__(self, host: _Optional[str] = ..., port: _Optional[int] = ..., shard: _Optional[int] = ..., server_key: _Optional[bytes] = ...) -> None: ...
+    def __init__(self, host: _Optional[str] = ..., port: _Optional[int] = ..., server_key: _Optional[bytes] = ...) -> None: ...
 
 class Close(_message.Message):
     __slots__ = ("reason",)

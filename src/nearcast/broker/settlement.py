@@ -1,0 +1,294 @@
+"""From the gate to the log: publications of a topic are processed, spooled and ready to be stored.
+
+With a processor in this process nothing waits. One in a host process has a few batches on their
+way; whatever comes meanwhile waits behind them, copies too, so that each publisher's order is kept.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+
+import msgspec
+
+from nearcast.broker.actions import Actions, Copy
+from nearcast.broker.audiences import SubscriberLookup, resolve
+from nearcast.broker.guard import GuardEvent, ProcessorReport
+from nearcast.broker.notifications import OutgoingNotification, notify_of, numbered
+from nearcast.broker.requests import Ending, ProcessResult
+from nearcast.broker.sequence_gate import SequenceGate
+from nearcast.broker.topic_processing import TopicProcessing
+from nearcast.broker.topic_settings import TopicSettings
+from nearcast.broker.topic_spool import TopicSpool
+from nearcast.spool.changes import Position, TopicChange
+from nearcast.wire.publication import Origin, Publication
+
+__all__ = ["Deferred", "Settlement"]
+
+Step = Publication | Position
+"""A publication to be settled, or a position that is reached without one."""
+
+_COPIES_PER_PENDING = 4
+"""Nobody can be told to send a copy later, so there is more room for copies to wait."""
+_MOST_IN_FLIGHT = 4
+"""Batches of a topic on their way to a host: one in work, and the next ones at hand."""
+_DIRECT, _COPY, _ONCE = Origin.DIRECT, Origin.COPY, Origin.ONCE
+
+
+class Deferred(msgspec.Struct):
+    """What an event changed in a topic, and what may happen once that is durable."""
+
+    change: TopicChange | None = None
+    """Records, positions and state in one piece; None when there is nothing to store."""
+    notifications: list[OutgoingNotification] = msgspec.field(default_factory=list)
+    copies: list[Copy] = msgspec.field(default_factory=list)
+    records: list[bytes] = msgspec.field(default_factory=list)
+    positions: dict[str, Position] = msgspec.field(default_factory=dict)
+    """How far publishers have come, by id."""
+
+
+class _Run(msgspec.Struct):
+    """Steps to be spooled only, then a batch to be processed."""
+
+    kept: list[Step]
+    batch: list[Publication]
+    request: int = 0
+    """What the host was asked; 0: nothing, it only waits for its turn."""
+
+
+class Settlement:
+    """Steps of a topic in the order in which they take effect."""
+
+    def __init__(
+        self,
+        settings: TopicSettings,
+        processing: TopicProcessing,
+        spool: TopicSpool,
+        gate: SequenceGate,
+        lookup: SubscriberLookup,
+        clock: Callable[[], float],
+        next_request: Callable[[], int],
+    ) -> None:
+        self.settings, self._processing, self._spool = settings, processing, spool
+        self._gate, self._lookup, self._clock = gate, lookup, clock
+        self._next_request = next_request
+        self.pending: deque[Step] = deque()
+        """What the gate took and nobody has begun."""
+        self.is_mixed = False
+        """Whether copies or positions may be among that, which are not processed."""
+        self._in_flight: deque[_Run] = deque()
+        self._singly = 0
+        """Publications at the head of the queue that go one by one: together they ended a host."""
+        self._untold: deque[Publication] = deque(maxlen=settings.spool)
+        """Spooled publications that the host does not have, of those that it would still keep."""
+        self._stored_state = processing.state
+
+    def __len__(self) -> int:
+        return len(self.pending) + sum(len(run.kept) + len(run.batch) for run in self._in_flight)
+
+    def begin(self) -> None:
+        """Begin where a log ends, with the processor's state at that point."""
+        for stream in self._gate.streams.values():
+            stream.settled = stream.position
+        self._stored_state = self._processing.state
+
+    def is_full(self, origin: Origin) -> bool:
+        """Return whether too many wait to take one more."""
+        if self.settings.inline:
+            return False
+        copies = _COPIES_PER_PENDING if origin is _COPY else 1
+        return len(self.pending) >= self.settings.pending_limit * copies
+
+    def advance(self, now_s: float, actions: Actions, deferred: Deferred | None = None) -> Deferred:
+        """Settle what need not wait, ask the host for the next batches; say what to store."""
+        deferred = deferred or Deferred()
+        while self.pending and self._may_begin():
+            self._begin_run(self._take_run(), now_s, actions, deferred)
+        self._store(deferred)
+        return deferred
+
+    def on_processed(self, result: ProcessResult, now_s: float, actions: Actions) -> Deferred:
+        """Go on with what the host made of the batch that it had longest."""
+        if not self._in_flight or self._in_flight[0].request != result.request:
+            return Deferred()  # of an earlier try
+        deferred = Deferred()
+        run = self._in_flight[0]
+        if result.ending is Ending.DONE:
+            self._in_flight.popleft()
+            self._keep(run.kept)
+            self._settle(run.kept, deferred)
+            self._keep(run.batch)
+            self._finish(run.batch, result, now_s, actions, deferred)
+            self._settle_waiting(deferred)
+        else:
+            self._processing.asked = False  # the host has lost its processor
+            if result.ending is not Ending.CANCELLED:
+                batch = tuple(run.batch)
+                actions.reports += self._processing.judge_kill(batch, result, now_s)
+                if len(batch) == 1:
+                    self._in_flight.popleft()
+                    steps = [*run.kept, *batch]
+                    self._keep(steps)
+                    self._settle(steps, deferred)
+                else:
+                    self._singly = len(batch)
+            self._put_back()
+        return self.advance(now_s, actions, deferred)
+
+    def _may_begin(self) -> bool:
+        return self.settings.inline or len(self._in_flight) < (
+            1 if self._singly else _MOST_IN_FLIGHT
+        )
+
+    def _take_run(self) -> _Run:
+        """Return what comes next in the queue: steps to be spooled only, then a batch."""
+        pending = self.pending
+        if self.settings.inline and not self.is_mixed:
+            whole = _Run([], list(pending))  # type: ignore[arg-type]
+            pending.clear()
+            return whole
+        kept = list[Step]()
+        batch = list[Publication]()
+        limit = len(pending) if self.settings.inline else self.settings.batch_limit
+        if self._singly:
+            limit = 1
+        while pending and len(batch) < limit:
+            step = pending[0]
+            if type(step) is Publication and step.origin is not _COPY:
+                batch.append(step)
+            elif not batch:
+                kept.append(step)
+            else:
+                break
+            pending.popleft()
+        self._singly = max(0, self._singly - len(batch))
+        self.is_mixed = self.is_mixed and bool(pending)
+        return _Run(kept, batch)
+
+    def _begin_run(self, run: _Run, now_s: float, actions: Actions, deferred: Deferred) -> None:
+        batch, may_run = run.batch, bool(run.batch)
+        if batch:
+            may_run, reports = self._processing.may_run(len(batch), now_s)
+            actions.reports += reports
+        if may_run and not self.settings.inline:
+            if not self._processing.asked:  # nothing of the topic is on its way then
+                self._untold.clear()
+                self._note_untold(self._spool.view())
+            self._note_untold(run.kept)
+            untold = tuple(self._untold)
+            run.request = self._next_request()
+            request = self._processing.ask(run.request, tuple(batch), untold)
+            self._untold.clear()
+            self._in_flight.append(run)
+            actions.to_process.append(request)
+            return
+        if not self.settings.inline:
+            self._note_untold(run.kept)
+            self._note_untold(batch)
+        if self._in_flight:
+            self._in_flight.append(_Run([*run.kept, *batch], []))
+            return
+        if run.kept:
+            self._keep(run.kept)
+            self._settle(run.kept, deferred)
+        if batch:
+            self._keep(batch)
+            if may_run:
+                result = self._processing.run(batch, self._spool.view())
+                self._finish(batch, result, now_s, actions, deferred)
+            else:
+                self._settle(batch, deferred)
+
+    def _note_untold(self, steps: Iterable[Step]) -> None:
+        """Remember what the host has to spool before its next batch."""
+        self._untold.extend(step for step in steps if type(step) is Publication)
+
+    def _settle_waiting(self, deferred: Deferred) -> None:
+        """Settle what only waited for the batch before it."""
+        while self._in_flight and not self._in_flight[0].request:
+            steps = self._in_flight.popleft().kept
+            self._keep(steps)
+            self._settle(steps, deferred)
+
+    def _put_back(self) -> None:
+        """Let all that is on its way wait again, in its order."""
+        for run in reversed(self._in_flight):
+            self.pending.extendleft(reversed((*run.kept, *run.batch)))
+            self.is_mixed = self.is_mixed or bool(run.kept)
+        self._in_flight.clear()
+
+    def _finish(
+        self,
+        batch: Sequence[Publication],
+        result: ProcessResult,
+        now_s: float,
+        actions: Actions,
+        deferred: Deferred,
+    ) -> None:
+        """Take over what a processor made of a batch."""
+        actions.reports += self._processing.judge(batch, result, now_s)
+        if result.notifications:
+            self._address(result, actions, deferred)
+        self._settle(batch, deferred)
+
+    def _address(self, result: ProcessResult, actions: Actions, deferred: Deferred) -> None:
+        """Find the recipients of notifications; those without any are left out."""
+        processed_us = int(self._clock() * 1e6)
+        topic, lookup = self.settings.topic, self._lookup
+        for one, cause, part in numbered(result.notifications):
+            try:
+                recipients = resolve(lookup, topic, one.audience, cause.publisher)
+            except Exception as error:  # an audience is users' work too
+                detail = f"audience: {error!r}"
+                actions.reports.append(ProcessorReport(topic, GuardEvent.FAILED, detail, cause))
+                continue
+            if recipients.clients:
+                after_sync = self.settings.notify_after_sync and cause.origin is not _ONCE
+                told = OutgoingNotification(
+                    notify_of(cause, part, one.payload, processed_us), recipients, after_sync
+                )
+                (deferred if after_sync else actions).notifications.append(told)
+
+    def _keep(self, steps: Iterable[Step]) -> None:
+        append = self._spool.append
+        for step in steps:
+            if type(step) is Publication:
+                append(step)
+
+    def _settle(self, steps: Iterable[Step], deferred: Deferred) -> None:
+        """Note what is to be stored, copied and acknowledged of steps that are done."""
+        direct, reached = [], dict[str, Step]()
+        streams, records = self._gate.streams, deferred.records
+        for step in steps:
+            if type(step) is Publication:
+                origin = step.origin
+                if origin is _ONCE:
+                    continue
+                if origin is _DIRECT:
+                    direct.append(step)
+                records.append(step.record())
+            publisher = step.publisher
+            reached[publisher] = step
+            streams[publisher].pending -= 1
+        for publisher, step in reached.items():
+            position = Position(publisher, step.epoch, step.sequence)
+            deferred.positions[publisher] = streams[publisher].settled = position
+        if direct and self.settings.other_brokers:
+            # only when durable: then a copy means that the message has had its effect for good
+            deferred.copies += [
+                Copy(server, self.settings.topic, tuple(direct))
+                for server in self.settings.other_brokers
+            ]
+
+    def _store(self, deferred: Deferred) -> None:
+        """Put records, positions and state into one change."""
+        if deferred.positions:
+            state = self._processing.state
+            deferred.change = TopicChange(
+                self.settings.topic,
+                tuple(deferred.records),
+                self._spool.durable,
+                tuple(deferred.positions.values()),
+                state if state != self._stored_state else None,
+            )
+            self._stored_state = state

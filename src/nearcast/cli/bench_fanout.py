@@ -1,0 +1,42 @@
+"""``nearcast bench fanout``: one message to many subscribers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from nearcast.cli.bench_output import finish_rows, kept, out_option, prepare, whole_numbers
+from nearcast.cli.console import json_option, step_progress
+
+__all__ = ["fanout"]
+
+
+@click.command()
+@click.option("--subscribers", default="1,10,100,1000", show_default=True)
+@click.option(
+    "--messages",
+    type=click.IntRange(min=1),
+    default=30,
+    show_default=True,
+    help="Sent one after the other, for each number of subscribers.",
+)
+@out_option
+@json_option
+def fanout(subscribers: str, messages: int, out: Path | None, as_json: bool) -> None:
+    """Measure one message to many subscribers of one edge server: the first, the last, CPU time."""
+    from dataclasses import asdict
+
+    from nearcast.experiments.latency import fanout as experiment
+    from nearcast.experiments.latency.verdicts import Verdict
+
+    prepare(out)
+    counts = whole_numbers("--subscribers", subscribers)
+    with step_progress(len(counts) + 1, enabled=not as_json) as begin:
+        points = kept(experiment.run(counts, messages=messages, begin=begin))
+    rows = [asdict(point) for point in points]
+    finish_rows("fanout", rows, rows, out, as_json)
+    for point in points:
+        if point.subscribers == experiment.GOAL_SUBSCRIBERS and not as_json:
+            goal = f"CPU us per notification to {point.subscribers:,} subscribers"
+            click.echo(str(Verdict(goal, point.cpu_us_per_notification, experiment.GOAL_US)))

@@ -1,0 +1,144 @@
+"""Client sessions for load processes: the product's own, with a receive path that only counts.
+
+A subscriber opens each datagram and takes the first bytes of each notification's payload; it
+builds no notification and forgets no repetition (`arrivals` counts each once). Handshake,
+subscriptions, publications, receipts and timers are those of `ClientSession`.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import socket
+import time
+
+from nearcast.experiments.latency.arrivals import Heard
+from nearcast.experiments.latency.workload import HEAD
+from nearcast.links.steady_clock import steady_now
+from nearcast.sdk.credentials import Credentials
+from nearcast.wire.actions import Confirmed, Disconnected, SendDatagram
+from nearcast.wire.client_link import ClientLink
+from nearcast.wire.client_session import ClientSession
+from nearcast.wire.codec import COPY, FRAME_BYTES, Refused, decode
+from nearcast.wire.framing import Kind
+from nearcast.wire.generated import nearcast_pb2
+
+__all__ = ["LeanSession", "SessionSocket"]
+
+_NOTIFY = 12
+_KIND_BITS = 0x0F
+_SEALED = int(Kind.SEALED)
+_RECEIPTS_AT_ONCE = 32
+_READS = 64
+"""Datagrams that one pass reads from a socket."""
+_INDEX = slice(2, 6)
+"""Where a datagram says which session it is for."""
+_parse_notify = nearcast_pb2.Notify.FromString
+
+
+class LeanSession(ClientSession):
+    """A client whose notifications go to `heard`."""
+
+    def __init__(self, credentials: Credentials, carrier: SessionSocket) -> None:
+        super().__init__(
+            credentials.private_key, credentials.home, os.urandom, credentials.settings()
+        )
+        self.heard = Heard()
+        self.confirmed = 0
+        """Subscriptions that the server accepted."""
+        self.disconnections = 0
+        self.unconfirmed_datagrams = 0
+        self.wakeup_s = math.inf
+        """When `Wakeups` will look at it."""
+        self._due = -math.inf
+        """When the session has something to do: nothing before; what arrives may move it."""
+        self._carrier = carrier
+        self.connect(steady_now())
+
+    def take(self, data: bytes, now: float) -> None:
+        """Take a datagram of the server: `receive` without what only strangers make necessary."""
+        if self._link is None or data[0] & _KIND_BITS != _SEALED:
+            self.receive((data,), now)
+            return
+        try:
+            self._on_sealed(self._link, data, now)
+        except Refused as refusal:
+            self.drops[refusal.reason] += 1
+
+    def run(self, now: float) -> None:
+        """Send what is due and note what happened."""
+        self.unconfirmed_datagrams = 0
+        self._due = -math.inf
+        for action in self.poll(now):
+            if isinstance(action, SendDatagram):
+                self._carrier.send(action)
+            elif isinstance(action, Confirmed):
+                self.confirmed += action.accepted
+            elif isinstance(action, Disconnected):
+                self.disconnections += 1
+
+    def _try_handshake(self, now: float) -> None:
+        super()._try_handshake(now)
+        if self._handshake is not None:
+            self._carrier.sessions[self._handshake.index.to_bytes(4, "big")] = self
+
+    def _on_sealed(self, link: ClientLink, data: bytes, now: float) -> None:
+        payload = link.open(data, now)
+        heads, start, end = self.heard.heads, 0, len(payload)
+        before = len(heads)
+        while start < end and (number := payload[start]):
+            body = start + FRAME_BYTES
+            after = body + (payload[start + 1] << 8 | payload[start + 2])
+            if number & ~COPY == _NOTIFY:
+                heads.append(_parse_notify(payload[body:after]).payload[: HEAD.size])
+            else:
+                self._due = -math.inf
+                for message, _ in decode(payload[start:after]):
+                    try:
+                        self._on_message(message, now)
+                    except Refused as refusal:
+                        self.drops[refusal.reason] += 1
+            start = after
+        if found := len(heads) - before:
+            self.heard.at_ns += [time.monotonic_ns()] * found
+            self.unconfirmed_datagrams += 1
+            link.note_notifications(now)
+            self._due = min(self._due, now + self._settings.receipt_delay_s)
+
+
+class SessionSocket:
+    """A UDP socket that carries one session or many: a datagram says which it is for."""
+
+    def __init__(self) -> None:
+        self.socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4 << 20)
+        self.socket.bind(("127.0.0.1", 0))
+        self.socket.setblocking(False)
+        self.sessions: dict[bytes, LeanSession] = {}
+        """By the index in datagrams for them; those of given up handshakes stay."""
+        self.unsent = 0
+        """Datagrams that the socket had no room for; what matters is repeated."""
+
+    def send(self, datagram: SendDatagram) -> None:
+        """Send a datagram, or drop it when there is no room."""
+        try:
+            self.socket.sendto(datagram.data, datagram.address)
+        except BlockingIOError:
+            self.unsent += 1
+
+    def read(self, now: float) -> list[LeanSession]:
+        """Hand out what has arrived; return the sessions that got something."""
+        receive, sessions = self.socket.recv, self.sessions
+        found = []
+        for _ in range(_READS):
+            try:
+                data = receive(2048)
+            except BlockingIOError:
+                break
+            session = sessions.get(data[_INDEX])
+            if session is not None:
+                session.take(data, now)
+                found.append(session)
+                if session.unconfirmed_datagrams >= _RECEIPTS_AT_ONCE:
+                    session.run(now)
+        return found

@@ -1,0 +1,66 @@
+"""What each metric of a server means; docs/site.md has the same table.
+
+Counters that are not listed are shown too, with their name as the meaning.
+"""
+
+from __future__ import annotations
+
+__all__ = ["COUNTERS", "GAUGES", "LOSSES"]
+
+COUNTERS = {
+    "publications": "Publications taken from clients here.",
+    "notifications": "Notifications sent to clients here.",
+    "forwarded_in": "Publications that other servers forwarded to this broker.",
+    "forwarded_out": "Publications forwarded to the broker on another server.",
+    "copies": "Publications copied to other brokers of a topic.",
+    "duplicates": "Repetitions that had no effect.",
+    "processor_failed": "Messages at which a processor raised.",
+    "processor_overrun": "Batches that took a processor longer than its budget.",
+    "processor_quarantined": "Times that a processor was suspended.",
+}
+"""Shown from the start."""
+
+LOSSES = {
+    "busy": "Publications sent back under load; publishers send them again.",
+    "notifications_undelivered": "Notifications whose client has no session here any more.",
+    "notifications_too_large": "Notifications that do not fit into a datagram.",
+    "notifications_dropped": "Notifications given up because too many waited for a client.",
+    "drops": "Datagrams from clients that were refused, by reason.",
+    "send_drops": "Datagrams that the kernel did not take, by error.",
+    "receive_errors": "Errors that the kernel reported instead of a datagram, by error.",
+    "kernel_drops": "Datagrams that found the receive buffer full.",
+    "mesh_dropped": "Messages to other servers that were given up, because too many waited.",
+    "mesh_link_drops": "Frames to other servers for which a link had no room; they are sent again.",
+    "mesh_rejected": "Connections of others that were not accepted, by reason.",
+    "mesh_rejected_unknown_server": "Frames of servers that the orders do not name.",
+    "mesh_refused": "Messages from other servers that could not be read.",
+    "event_log_rows_dropped": "Rows that the event log lost.",
+    "event_log_errors": "Times that the event log's disk refused.",
+    "processor_killed": "Batches at which the process of the processors hung or died.",
+    "processor_restarts": "Times that the process of the processors was replaced.",
+    "processor_malformed": "Messages that a processor counted as unusable.",
+    "http_failures": "Requests of operators whose answer failed.",
+    "internal_errors": "Bugs: events that the loop gave up; each is in the log.",
+}
+"""What was lost or given up; shown from the start, and under `losses` in the status."""
+
+GAUGES = {
+    "sessions": "Clients with a session here.",
+    "topics": "Topics with a broker here.",
+    "storage_used": "Sum of the spool sizes, in messages.",
+    "storage_limit": "Limit of storage_used.",
+    "compute_used": "Sum of spool size x publishers.",
+    "compute_limit": "Limit of compute_used.",
+    "uncommitted_groups": "Groups of changes that are not yet on the disk.",
+    "uncommitted_seconds": "How long the oldest of them has waited for the disk.",
+    "event_log_rows_held": "Rows of the event log in memory.",
+    "mesh_resent": "Messages to other servers that were sent again.",
+    "mesh_links": "Links to other servers that work.",
+    "mesh_links_down": "Other servers that cannot be reached.",
+    "mesh_sent_bytes": "Sent over all links, sealed.",
+    "mesh_received_bytes": "Received over all links, sealed.",
+    "queue_age_seconds": "How long the last datagram waited in the kernel.",
+    "loop_lag_seconds": "How late the event loop was last.",
+    "spool_messages": "Messages in the spool of each of the largest topics.",
+    "spool_bytes": "Bytes of payload in the spool of each of the largest topics.",
+}

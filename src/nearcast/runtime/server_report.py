@@ -1,0 +1,121 @@
+"""What a live server tells operators: status, gauges, losses, health."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from nearcast.links.mesh import MeshLink
+from nearcast.links.udp import UdpSocket
+from nearcast.runtime.config import ServerConfig
+from nearcast.runtime.event_log import EventLog
+from nearcast.runtime.mesh_peers import isolation, links_down, links_status
+from nearcast.runtime.metrics import Gauges, ServerMetrics
+from nearcast.runtime.processor_host import ProcessorHost
+from nearcast.runtime.spool_writer import SpoolWriter
+from nearcast.server.peer_channels import PeerChannels
+from nearcast.server.server import Server
+
+__all__ = ["ServerReport"]
+
+
+class ServerReport:
+    """Reads the parts of a server when somebody asks."""
+
+    def __init__(
+        self,
+        config: ServerConfig,
+        server: Server,
+        metrics: ServerMetrics,
+        mesh: MeshLink,
+        channels: PeerChannels,
+        writer: SpoolWriter,
+        host: ProcessorHost,
+        udp: UdpSocket | None,
+        events: EventLog | None,
+    ) -> None:
+        self._config, self._server, self._metrics = config, server, metrics
+        self._mesh, self._channels, self._writer, self._host = mesh, channels, writer, host
+        self._udp, self._events = udp, events
+        self.lost: Exception | None = None
+        """Why the server must end, when its spool is lost."""
+        self.http_failures = 0
+        metrics.counts = server.counts
+        metrics.read_gauges, metrics.read_losses = self.gauges, self.losses
+        if server.sessions is not None:
+            metrics.drops = server.sessions.drops
+
+    def status(self) -> dict[str, Any]:
+        """Return what an operator wants to see."""
+        server, orders = self._server, self._server.orders
+        targets = server.targets
+        return {
+            "server": self._config.id,
+            "role": self._config.role,
+            "revision": orders.revision if orders else None,
+            "plan_version": orders.plan_version if orders else None,
+            "sessions": 0 if server.sessions is None else len(server.sessions),
+            "topics": len(server.broker.topics),
+            "storage_used": targets.storage_used,
+            "compute_used": targets.compute_used,
+            "local_streams": targets.local_streams,
+            "delegated_streams": targets.delegated_streams,
+            "uncommitted": self._writer.uncommitted,
+            "counts": dict(server.counts),
+            "losses": self._metrics.losses(),
+            **links_status(self._mesh),
+        }
+
+    def gauges(self) -> Gauges:
+        """Return how the server is now."""
+        server, limits, links = self._server, self._config.limits, self._mesh.states()
+        topics = server.broker.topics
+        return Gauges(
+            sessions=0 if server.sessions is None else len(server.sessions),
+            topics=len(topics),
+            storage_used=server.targets.storage_used,
+            storage_limit=limits.storage,
+            compute_used=server.targets.compute_used,
+            compute_limit=limits.compute,
+            uncommitted_groups=self._writer.uncommitted,
+            uncommitted_seconds=self._writer.oldest_wait_s(),
+            event_log_rows_held=0 if self._events is None else self._events.counters.rows_held,
+            mesh_resent=self._channels.resent,
+            mesh_links=sum(one.state == "connected" for one in links),
+            mesh_links_down=sum(one.is_down for one in links),
+            mesh_sent_bytes=sum(one.sent_bytes for one in links),
+            mesh_received_bytes=sum(one.received_bytes for one in links),
+            spool_messages={name: len(one.spool) for name, one in topics.items()},
+            spool_bytes={name: one.spool.size_bytes for name, one in topics.items()},
+        )
+
+    def losses(self) -> dict[str, int | Mapping[str, int] | None]:
+        """Return what parts beside the state machine have lost or given up."""
+        udp, events, sessions = self._udp, self._events, self._server.sessions
+        return {
+            "notifications_dropped": 0 if sessions is None else sessions.notifications_dropped,
+            "send_drops": {} if udp is None else udp.send_drops,
+            "receive_errors": {} if udp is None else udp.receive_errors,
+            "kernel_drops": None if udp is None else udp.kernel_drops(),
+            "mesh_dropped": self._channels.dropped,
+            "mesh_link_drops": sum(one.dropped_messages for one in self._mesh.states()),
+            "mesh_rejected": dict(self._mesh.rejected),
+            "event_log_rows_dropped": 0 if events is None else events.counters.rows_dropped,
+            "event_log_errors": 0 if events is None else events.counters.errors,
+            "processor_restarts": self._host.restarts,
+        }
+
+    def health(self) -> list[str]:
+        """Return why the server is not well; nothing when it is."""
+        problems = []
+        if self._server.orders is None:
+            problems.append("no orders from the manager yet")
+        if self._writer.is_full:
+            problems.append("the spool's disk is full")
+        if self.lost is not None:
+            problems.append(str(self.lost))
+        return problems + isolation(self._mesh.states())
+
+    def warnings(self) -> list[str]:
+        """Return what is wrong around the server, which is well itself."""
+        return links_down(self._mesh.states())

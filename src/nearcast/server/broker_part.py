@@ -1,0 +1,138 @@
+"""The broker among the other parts: what it wants done goes to publishers, homes and brokers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from nearcast.broker.actions import Actions, Nack
+from nearcast.broker.broker import Broker
+from nearcast.broker.topic_processing import ProcessorWatch
+from nearcast.errors import WireError
+from nearcast.server.delivery import Delivery
+from nearcast.server.effects import Effects
+from nearcast.server.mesh_messages import Advance, Copies, CopyNack, Manages
+from nearcast.server.peers import Peers
+from nearcast.server.router import Router
+from nearcast.server.server_settings import ServerSettings
+from nearcast.server.site_orders import Orders
+from nearcast.server.subscribers import SubscriberDirectory
+from nearcast.server.topic_registry import TopicRegistry
+from nearcast.spool.changes import LiveTopic
+from nearcast.wire.publication import Origin, decode_record
+
+__all__ = ["BrokerPart"]
+
+_LARGEST = 1 << 63
+
+
+class BrokerPart:
+    """A broker, the registry of its topics, and what follows from its actions.
+
+    `connect` gives it the parts that its actions go to.
+    """
+
+    def __init__(
+        self,
+        settings: ServerSettings,
+        peers: Peers,
+        directory: SubscriberDirectory,
+        effects: Effects,
+        clock: Callable[[], float],
+        recovered: Mapping[str, LiveTopic],
+        watch: ProcessorWatch | None,
+    ) -> None:
+        self._peers, self._effects = peers, effects
+        self.broker = Broker(directory, clock, watch=watch)
+        self.topics = TopicRegistry(settings, self.broker, recovered, self._refuse_topic)
+        self._delivery: Delivery
+        self._router: Router
+        peers.on(Copies, self._on_copies)
+        peers.on(CopyNack, self._on_copy_nack)
+        peers.on(Advance, self._on_advance)
+
+    def connect(self, delivery: Delivery, router: Router) -> None:
+        """Take the parts that notifications and answers to publishers go through."""
+        self._delivery, self._router = delivery, router
+
+    def obey(self, orders: Orders, now: float) -> None:
+        """Manage topics as new orders say; what came before is processed as it was ordered."""
+        self.do(self.broker.run(now))
+        for actions in self.topics.obey(orders):
+            self.do(actions)
+
+    def ensure_managed(self, topic: str) -> None:
+        """Begin to manage a topic that nobody ordered here; tell all the others."""
+        if not self.topics.is_known(topic):
+            for actions in self.topics.volunteer(topic):
+                self.do(actions)
+            self._peers.broadcast(Manages(topic))
+
+    def finish(self, now: float) -> None:
+        """End a pass: process what it brought, and share spools with brokers that are new."""
+        self.do(self.broker.run(now))
+        for server, topic in self.topics.take_newcomers():
+            spool = self.broker.topics[topic].spool.view()
+            own = [one for one in spool if one.origin is Origin.DIRECT]
+            self._peers.send_copies(server, topic, own, bulk=True)
+
+    def do(self, actions: Actions) -> None:
+        """Carry out what the broker wants."""
+        effects = self._effects
+        counts, out = effects.counts, effects.out
+        if actions.to_store is not None:
+            out.to_store.append(actions.to_store)
+        if actions.notifications:
+            self._delivery.send(actions.notifications)
+        for ack in actions.acks:
+            self._router.acknowledge(ack)
+        out.to_process += actions.to_process
+        for copy in actions.copies:
+            self._peers.send_copies(copy.to_server, copy.topic, copy.publications)
+        for nack in actions.nacks:
+            self._ask_for_missing(nack)
+        for publication, home in actions.busy:
+            self._router.refuse_for_now(publication, home)
+        if actions.duplicates:
+            counts["duplicates"] += actions.duplicates
+        for refusal in actions.refusals:
+            reason = refusal.reason.name.lower() if refusal.reason is not None else "not_managed"
+            counts[f"refused_{reason}"] += 1
+        for report in actions.reports:
+            counts[f"processor_{report.event.value}"] += report.count
+            effects.incident(
+                "processor", topic=report.topic, what=report.event.value, detail=report.detail
+            )
+
+    def _ask_for_missing(self, nack: Nack) -> None:
+        if nack.copied_by is None:
+            self._router.ask_again(nack)
+        else:
+            message = CopyNack(nack.topic, nack.publisher, nack.epoch, nack.missing)
+            self._peers.send(nack.copied_by, message)
+
+    def _refuse_topic(self, topic: str, reason: str) -> None:
+        self._effects.counts["topics_refused"] += 1
+        self._effects.incident("topic_refused", topic=topic, reason=reason)
+
+    # Messages of other brokers
+
+    def _on_copies(self, server: str, message: Copies, now: float) -> None:
+        topic, now_us = message.topic, int(now * 1e6)
+        copies = [decode_record(topic, record, Origin.COPY) for record in message.records]
+        self.ensure_managed(topic)
+        self._effects.counts["copies"] += len(copies)
+        for copy in copies:
+            copy.arrived_us = now_us
+            self.broker.admit_copy(copy, server)
+
+    def _on_copy_nack(self, server: str, nack: CopyNack, now: float) -> None:
+        topic, publisher, epoch = nack.topic, nack.publisher, nack.epoch
+        found, gone = self.broker.recall(topic, publisher, epoch, nack.missing)
+        self._peers.send_copies(server, topic, found)
+        if gone:
+            self._peers.send(server, Advance(topic, publisher, epoch, gone))
+
+    def _on_advance(self, _server: str, advance: Advance, now: float) -> None:
+        if not (0 <= advance.epoch < _LARGEST and 0 <= advance.through < _LARGEST):
+            raise WireError("Advance: a number is out of range")
+        self.broker.advance(advance.topic, advance.publisher, advance.epoch, advance.through)

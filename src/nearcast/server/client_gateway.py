@@ -1,0 +1,182 @@
+"""The clients of an edge server: what their sessions bring goes to the parts concerned."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from nearcast.server.effects import Effects
+from nearcast.server.handover import Handover
+from nearcast.server.home_clients import HomeClients
+from nearcast.server.log_rows import LogAction
+from nearcast.server.router import Router
+from nearcast.server.server_settings import EdgeSettings
+from nearcast.server.site_orders import Orders
+from nearcast.server.subscriptions import Subscriptions
+from nearcast.wire.actions import Deliver, ServerEvent, SessionClosed, SessionOpened
+from nearcast.wire.messages import CloseReason, Init, Report, Subscribe, Unsubscribe
+from nearcast.wire.publication import Origin, Publication
+from nearcast.wire.server_sessions import ServerSessions
+from nearcast.wire.settings import Address
+
+__all__ = ["ClientGateway"]
+
+
+class ClientGateway:
+    """Sessions, and what follows from what clients say in them.
+
+    Parameters
+    ----------
+    keys
+        Clients by public key, which `sessions` asks; new orders are put in.
+    is_informed
+        Tells whether this server knows the site's subscribers: before, publishers wait.
+    """
+
+    def __init__(
+        self,
+        server: str,
+        sessions: ServerSessions,
+        keys: dict[bytes, str],
+        clients: HomeClients,
+        router: Router,
+        subscriptions: Subscriptions,
+        handover: Handover,
+        effects: Effects,
+        is_informed: Callable[[float], bool],
+        retry_after_s: float,
+        settings: EdgeSettings,
+    ) -> None:
+        self._server, self.sessions, self._keys, self.clients = server, sessions, keys, clients
+        self._router, self.subscriptions, self.handover = router, subscriptions, handover
+        self._effects, self._is_informed = effects, is_informed
+        self._retry_after_s, self._settings = retry_after_s, settings
+        self.commit_wait_s = 0.0
+        """How long the oldest group waits to be written; the shell sets it."""
+        self._queue_since = float("inf")
+        """Since when datagrams have waited too long."""
+        self._next_prune = float("-inf")
+
+    def on_datagrams(
+        self, batch: Sequence[tuple[bytes, Address]], now: float, queue_age_s: float
+    ) -> None:
+        """Take datagrams; `queue_age_s` is how long the first of them waited in the kernel."""
+        if queue_age_s <= self._settings.queue_age_s:
+            self._queue_since = float("inf")
+        elif now < self._queue_since:
+            self._queue_since = now
+        is_overloaded = (
+            now - self._queue_since > self._settings.queue_patience_s
+            or self.commit_wait_s > self._settings.commit_age_s
+            or not self._is_informed(now)
+        )
+        self._on_events(self.sessions.receive(batch, now), now, is_overloaded)
+
+    def on_timer(self, now: float) -> None:
+        """End sessions that fell silent, and what has had its time."""
+        if now < self._next_prune:
+            return
+        self._next_prune = now + self._settings.prune_interval_s
+        self._on_events(self.sessions.prune(now), now)
+        self.handover.on_timer(now)
+        self.subscriptions.expire(now)
+        for client, topics in self.clients.take_outdated(now):
+            self.subscriptions.end(client, topics)
+
+    def next_wakeup(self) -> float:
+        """Return when to call `on_timer` at the latest."""
+        return min(self.sessions.next_wakeup(), self._next_prune)
+
+    def obey(self, orders: Orders, now: float) -> None:
+        """Let in those whom new orders name, and nobody else."""
+        self._keys.clear()
+        self._keys.update((one.public_key, one.client) for one in orders.clients)
+        self.handover.obey(orders)
+        for client in self.sessions.clients:
+            if not self.handover.knows(client):
+                self.sessions.close(client, CloseReason.REVOKED, now)
+        self._on_events(self.sessions.take_events(), now)
+
+    def stop(self, now: float) -> None:
+        """Say farewell to all clients; they will look for this home again."""
+        for client in self.sessions.clients:
+            self.sessions.close(client, CloseReason.STOPPED, now)
+
+    def _on_events(
+        self, events: Iterable[ServerEvent], now: float, is_overloaded: bool = False
+    ) -> None:
+        for event in events:
+            if isinstance(event, Publication):
+                self._on_publication(event, now, is_overloaded)
+                continue
+            match event:
+                case Deliver(client, Report() as report):
+                    self._on_report(client, report.x_km, report.y_km, now)
+                case Deliver(client, Subscribe(request, topic)):
+                    self._log(client, topic, "subscribe", now)
+                    self.subscriptions.subscribe(client, request, topic, now)
+                case Deliver(client, Unsubscribe(request, topic)):
+                    self._log(client, topic, "unsubscribe", now)
+                    self.subscriptions.unsubscribe(client, request, topic)
+                case SessionOpened(client, init):
+                    self._on_opened(client, init, now)
+                case SessionClosed():
+                    self._on_closed(event, now)
+
+    def _on_publication(self, publication: Publication, now: float, is_overloaded: bool) -> None:
+        is_durable = publication.origin is not Origin.ONCE
+        if is_overloaded and is_durable:
+            self._effects.counts["busy"] += 1
+            self.sessions.busy(publication.publisher, self._retry_after_s, publication.topic)
+            return
+        if publication.x_km != publication.x_km:  # not a number: it brought no position
+            publication.x_km, publication.y_km = self.clients.place(publication.publisher)
+        effects = self._effects
+        effects.counts["publications"] += 1
+        effects.out.publications.append(
+            (
+                publication.topic,
+                publication.publisher,
+                publication.received_us,
+                publication.x_km,
+                publication.y_km,
+                len(publication.payload),
+                "publish",
+                publication.sequence,
+                publication.epoch,
+                is_durable,
+                self._server,
+            )
+        )
+        self._router.route(publication, now)
+
+    def _on_report(self, client: str, x_km: float, y_km: float, now: float) -> None:
+        self._effects.counts["reports"] += 1
+        moved_km = self.clients.move(client, x_km, y_km)
+        self._log(client, None, "report", now)
+        if moved_km > self._settings.least_move_km:
+            self.subscriptions.moved(client)
+
+    def _on_opened(self, client: str, init: Init, now: float) -> None:
+        self._effects.counts["sessions_opened"] += 1
+        if not self.handover.knows(client):  # revoked while it connected
+            self.sessions.close(client, CloseReason.REVOKED, now)
+            self._on_events(self.sessions.take_events(), now)
+            return
+        self.clients.begin_session(client, now + self._settings.grace_s)
+        self._on_report(client, init.x_km, init.y_km, now)
+        self.handover.arrived(client)
+
+    def _on_closed(self, closed: SessionClosed, now: float) -> None:
+        client, counts = closed.client, self._effects.counts
+        counts[f"sessions_closed_{closed.reason.name.lower()}"] += 1
+        topics = self.subscriptions.forget(client)
+        if self.handover.is_home_of(client) and closed.reason is not CloseReason.MOVED:
+            self.subscriptions.end(client, topics)
+            counts["notifications_undelivered"] += len(closed.undelivered)
+        else:
+            self.handover.left(client, topics, closed.undelivered, now)
+
+    def _log(self, client: str, topic: str | None, action: LogAction, now: float) -> None:
+        x_km, y_km = self.clients.place(client)
+        row = (topic, client, int(now * 1e6), x_km, y_km, 0, action, 0, 0, False, self._server)
+        self._effects.out.publications.append(row)

@@ -1,0 +1,150 @@
+"""Notifications on their way to clients: by the homes of their receivers, packed per home."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Protocol
+
+from nearcast.broker.audiences import Recipients
+from nearcast.broker.notifications import OutgoingNotification
+from nearcast.errors import WireError
+from nearcast.server.effects import Effects
+from nearcast.server.mesh_messages import Notice, Notices
+from nearcast.server.peers import Peers
+from nearcast.server.subscribers import SubscriberDirectory
+from nearcast.wire.hot_frames import decode_notify, encode_notify, notify_frame, time_field
+from nearcast.wire.messages import Notify
+
+__all__ = ["Delivery", "LocalClients"]
+
+
+class LocalClients(Protocol):
+    """The clients that have a session with this server."""
+
+    def check_notification(self, frame: bytes) -> None:
+        """Raise WireError when a notification is too large for a datagram."""
+        ...
+
+    def notify_all(self, clients: Iterable[str], frame: bytes) -> list[str]:
+        """Send a notification; return the clients without a session."""
+        ...
+
+
+class Delivery:
+    """Sends notifications to the homes of their receivers, and from here to clients.
+
+    Parameters
+    ----------
+    local
+        The clients here; None when this server has none.
+    pass_on
+        Takes what a client without a session here should get.
+    """
+
+    def __init__(
+        self,
+        peers: Peers,
+        directory: SubscriberDirectory,
+        effects: Effects,
+        clock: Callable[[], float],
+        local: LocalClients | None,
+        pass_on: Callable[[str, Sequence[bytes], float], None],
+    ) -> None:
+        self._peers, self._directory, self._effects = peers, directory, effects
+        self._clock, self._local, self._pass_on = clock, local, pass_on
+        self._notices: dict[str, list[Notice]] = {}
+        """By home, for the end of the pass."""
+        peers.on(Notices, self._on_notices)
+
+    def send(self, notifications: Iterable[OutgoingNotification]) -> None:
+        """Send what the broker has made."""
+        own, notified = self._peers.server, self._now()
+        for notify, recipients, _ in notifications:
+            try:
+                body = encode_notify(notify)
+            except WireError as error:
+                self._refuse(notify, len(recipients.clients), error)
+                continue
+            by_home = recipients.by_home
+            if by_home is None:
+                by_home = self._split(notify.topic, recipients)
+            for home, clients in by_home.items():
+                if home == own:
+                    self._deliver(notify, body, clients, *notified)
+                else:
+                    self._notices.setdefault(home, []).append(Notice(body, clients))
+
+    def flush(self) -> None:
+        """End a pass: what it has for one home goes together."""
+        if self._notices:
+            notices, self._notices = self._notices, {}
+            for home, some in notices.items():
+                self._peers.send(home, Notices(tuple(some)))
+
+    def _on_notices(self, _server: str, message: Notices, _now: float) -> None:
+        notified = self._now()
+        for notice in message.notices:
+            self._deliver(decode_notify(notice.body), notice.body, notice.clients, *notified)
+
+    def _now(self) -> tuple[int, bytes]:
+        """Return the time now, also as a field of a Notify: once for many notifications."""
+        notified_us = int(self._clock() * 1e6)
+        return notified_us, time_field(notified_us)
+
+    def _split(self, topic: str, recipients: Recipients) -> dict[str, tuple[str, ...]]:
+        by_home = self._directory.by_home(topic, recipients.clients)
+        recipients.by_home = {home: tuple(clients) for home, clients in by_home.items()}
+        return recipients.by_home
+
+    def _deliver(
+        self,
+        notify: Notify,
+        body: bytes,
+        clients: tuple[str, ...],
+        notified_us: int,
+        notified: bytes,
+    ) -> None:
+        effects, local = self._effects, self._local
+        if local is None:
+            effects.counts["notifications_undelivered"] += len(clients)
+            return
+        try:
+            frame = notify_frame(body, notified)
+            local.check_notification(frame)
+        except WireError as error:
+            self._refuse(notify, len(clients), error)
+            return
+        missing = local.notify_all(clients, frame)
+        if missing:
+            # they have left, however long ago: what comes late, lost and repeated, follows them
+            for client in sorted(missing):
+                self._pass_on(client, (frame,), notified_us / 1e6)
+            clients = tuple(client for client in clients if client not in missing)
+        effects.counts["notifications"] += len(clients)
+        out, received_us = effects.out, notify.received_us
+        between_us = notified_us - received_us - notify.processing_us
+        out.delays.append((received_us - notify.published_us, notify.processing_us, between_us))
+        if clients:
+            out.notifications.append(
+                (
+                    notify.topic,
+                    notify.publisher,
+                    notify.epoch,
+                    notify.sequence,
+                    notify.part,
+                    clients,
+                    self._peers.server,
+                    notify.published_us,
+                    received_us,
+                    notify.processing_us,
+                    notify.processed_us,
+                    notified_us,
+                    len(notify.payload),
+                    notify.durable,
+                )
+            )
+
+    def _refuse(self, notify: Notify, receivers: int, error: WireError) -> None:
+        self._effects.counts["notifications_too_large"] += receivers
+        reason = str(error)
+        self._effects.incident("notification_too_large", topic=notify.topic, reason=reason)

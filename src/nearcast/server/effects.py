@@ -1,0 +1,27 @@
+"""What a pass of a server has gathered so far: all parts write into it."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from nearcast.server.outputs import Incident, Outputs
+
+__all__ = ["Effects"]
+
+
+class Effects:
+    """The outputs of the pass that is going on, and what the server has counted."""
+
+    def __init__(self) -> None:
+        self.out = Outputs()
+        self.counts: Counter[str] = Counter()
+        """What happened so far, by name; for metrics and the manager."""
+
+    def incident(self, event: str, **fields: object) -> None:
+        """Put something into the server's own log."""
+        self.out.incidents.append(Incident(event, fields))
+
+    def take(self) -> Outputs:
+        """Return what the pass wants done, and begin the next one."""
+        out, self.out = self.out, Outputs()
+        return out

@@ -1,0 +1,124 @@
+"""Hand-over of clients between homes: redirections, and what is meant for a client on its way."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from nearcast.errors import WireError
+from nearcast.server.effects import Effects
+from nearcast.server.handover_buffer import HandoverBuffer
+from nearcast.server.mesh_messages import Undelivered
+from nearcast.server.peers import Peers
+from nearcast.server.site_orders import Orders
+from nearcast.server.subscriptions import Subscriptions
+from nearcast.wire.actions import Home
+from nearcast.wire.codec import Refused, decode
+from nearcast.wire.messages import Notify
+from nearcast.wire.server_sessions import ServerSessions
+
+__all__ = ["Handover"]
+
+
+class Handover:
+    """Sends clients to their homes, and notifications after them."""
+
+    def __init__(
+        self,
+        peers: Peers,
+        sessions: ServerSessions,
+        subscriptions: Subscriptions,
+        effects: Effects,
+        grace_s: float,
+    ) -> None:
+        self._peers, self._sessions, self._effects = peers, sessions, effects
+        self._subscriptions = subscriptions
+        self._buffer = HandoverBuffer(grace_s)
+        self._revision = 0
+        self._homes: dict[str, str] = {}
+        """By client, as the orders say."""
+        self._addresses: dict[str, Home] = {}
+        self._redirected: dict[str, None] = {}
+        """Clients that were told to go elsewhere and are still here."""
+        peers.on(Undelivered, self._on_undelivered)
+
+    def obey(self, orders: Orders) -> None:
+        """Take the homes of clients from new orders, and send clients to them."""
+        self._revision = orders.revision
+        self._homes = {one.client: one.home for one in orders.clients}
+        self._addresses = {
+            one.server: Home((one.host, one.port), one.public_key)
+            for one in orders.servers
+            if one.host
+        }
+        for client in self._sessions.clients:
+            self._redirect_if_moved(client)
+
+    def knows(self, client: str) -> bool:
+        """Tell whether the orders name a client."""
+        return client in self._homes
+
+    def is_home_of(self, client: str) -> bool:
+        """Tell whether this server is a client's home, as far as anybody said."""
+        return self._homes.get(client, self._peers.server) == self._peers.server
+
+    def arrived(self, client: str) -> None:
+        """Give a client what was kept for it, and send it on if this is not its home."""
+        self._sessions.notify(client, self._buffer.arrive(client))
+        self._redirect_if_moved(client)
+
+    def left(
+        self, client: str, topics: Sequence[str], undelivered: Sequence[bytes], now: float
+    ) -> None:
+        """Note that a client left for another home; brokers hear of it a while later."""
+        self._buffer.leave(client, topics, now)
+        if undelivered:
+            self.pass_on(client, undelivered, now)
+
+    def pass_on(self, client: str, frames: Sequence[bytes], now: float) -> None:
+        """Send what a client may not have to its home, or keep it until the client is here."""
+        home = self._homes.get(client)
+        if home is not None and home != self._peers.server:
+            self._peers.send(home, Undelivered(client, tuple(frames), self._revision))
+        elif home is None or not self._buffer.keep(client, frames, now):
+            self._effects.counts["notifications_undelivered"] += len(frames)
+
+    def on_timer(self, now: float) -> None:
+        """Repeat redirections, and give up what nobody came for."""
+        for client in list(self._redirected):
+            if self._sessions.address_of(client) is None:
+                del self._redirected[client]
+            else:
+                self._redirect_if_moved(client)
+        gone, given_up = self._buffer.expire(now)
+        self._effects.counts["notifications_undelivered"] += given_up
+        for client, topics in gone:
+            self._subscriptions.end(client, topics)
+
+    def _redirect_if_moved(self, client: str) -> None:
+        """Send a client to its home, again and again until it has gone."""
+        home = self._homes.get(client)
+        address = self._addresses.get(home or "")
+        if home is None or home == self._peers.server or address is None:
+            if self._redirected.pop(client, 0) is None:
+                self._sessions.redirect(client, None)
+        else:
+            self._effects.counts["redirects"] += client not in self._redirected
+            self._redirected[client] = None
+            self._sessions.redirect(client, address)
+
+    def _on_undelivered(self, _server: str, message: Undelivered, now: float) -> None:
+        """Bring what another home of the client could not, pass it on, or keep it."""
+        client, frames = message.client, message.frames
+        try:
+            contents = [one for frame in frames for one, _ in decode(frame)]
+        except Refused as refusal:
+            raise WireError(f"Undelivered: {refusal}") from None
+        if len(contents) != len(frames) or not all(isinstance(one, Notify) for one in contents):
+            raise WireError("Undelivered holds something that is not a notification")
+        if self._sessions.notify(client, frames):
+            return
+        if message.revision > self._revision:
+            # the sender has newer orders: passing on by older ones would send it in circles
+            self._buffer.keep(client, frames, now)
+        else:
+            self.pass_on(client, frames, now)

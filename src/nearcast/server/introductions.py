@@ -1,0 +1,71 @@
+"""Introductions: a server that restarted or missed something is told all that it has to know.
+
+A server that starts processes nothing before the others have told it their subscribers, or took
+too long to do so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from nearcast.server.mesh_messages import Manages, SyncDone
+from nearcast.server.peers import Peers
+from nearcast.server.subscribers import SubscriberDirectory
+from nearcast.server.subscription_updates import Update
+from nearcast.server.topic_registry import TopicRegistry
+
+__all__ = ["Introductions"]
+
+
+class Introductions:
+    """Keeps servers informed about topics and subscribers across restarts.
+
+    Parameters
+    ----------
+    subscribers_here
+        Returns the updates that tell a server all subscribers at this one.
+    inform_s
+        How long a server that starts waits for the others.
+    """
+
+    def __init__(
+        self,
+        peers: Peers,
+        topics: TopicRegistry,
+        directory: SubscriberDirectory,
+        subscribers_here: Callable[[str], Iterable[Update]],
+        inform_s: float,
+    ) -> None:
+        self._peers, self._topics, self._directory = peers, topics, directory
+        self._subscribers_here, self._inform_s = subscribers_here, inform_s
+        self._uninformed_by: dict[str, None] = {}
+        """Servers that have not told of their subscribers since this one started."""
+        self._informed_at = float("inf")
+        peers.on(SyncDone, self._on_sync_done)
+
+    def begin(self, now: float) -> None:
+        """Note that this server has its first orders: it waits to be informed."""
+        self._uninformed_by = dict(self._peers.others)
+        self._informed_at = now + self._inform_s
+
+    def is_informed(self, now: float) -> bool:
+        """Tell whether all subscribers are known, or some server takes too long to tell."""
+        return not self._uninformed_by or now >= self._informed_at
+
+    def on_restarted(self, server: str) -> None:
+        """Forget what a server told before it restarted, and tell it everything."""
+        self._directory.forget_home(server)
+        self._topics.forget_server(server)
+        self.introduce(server)
+
+    def introduce(self, server: str) -> None:
+        """Tell a server what it misses."""
+        if server in self._peers.others:
+            for topic in self._topics.announced:
+                self._peers.send(server, Manages(topic))
+            for _, message in self._subscribers_here(server):
+                self._peers.send(server, message)
+            self._peers.send(server, SyncDone())
+
+    def _on_sync_done(self, server: str, _message: SyncDone, _now: float) -> None:
+        self._uninformed_by.pop(server, None)

@@ -1,0 +1,43 @@
+"""What a server reports to the manager, and which orders it says it has."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from nearcast.server.mesh_messages import Hello, LoadReport
+from nearcast.server.peers import Peers
+
+__all__ = ["LoadReports"]
+
+_MOST_UNACKNOWLEDGED = 2
+
+
+class LoadReports:
+    """Tells the manager every few seconds how loaded the server is.
+
+    Parameters
+    ----------
+    measure
+        Returns the report of the moment.
+    """
+
+    def __init__(self, peers: Peers, measure: Callable[[], LoadReport], interval_s: float) -> None:
+        self._peers, self._measure, self._interval_s = peers, measure, interval_s
+        self._next_report = float("-inf")
+        self._said_hello = False
+
+    def on_timer(self, now: float) -> None:
+        """Report if it is time, unless the manager is away: reports would pile up."""
+        if now < self._next_report:
+            return
+        self._next_report = now + self._interval_s
+        report = self._measure()
+        if not self._said_hello:
+            self._said_hello = True
+            self._peers.send(self._peers.manager, Hello(report.revision))
+        if self._peers.unacknowledged(self._peers.manager) <= _MOST_UNACKNOWLEDGED:
+            self._peers.send(self._peers.manager, report)
+
+    def next_wakeup(self) -> float:
+        """Return when to call `on_timer` at the latest."""
+        return self._next_report

@@ -1,0 +1,56 @@
+"""Which processor serves a topic: rules by topic pattern, the first that matches counts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+from nearcast.errors import ConfigError
+
+__all__ = ["FORWARD", "ProcessorRule", "check_pattern", "matches", "rule_for"]
+
+
+class ProcessorRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What brokers do with the messages of some topics."""
+
+    pattern: str
+    """A topic; ``+`` stands for one level, ``#`` at the end for all levels that follow."""
+    processor: str = "forward"
+    options: dict[str, Any] = {}
+    """What the processor is made with."""
+    notify_after_sync: bool = False
+    """Notify only what is durable: later, but never about a message that a crash may undo."""
+
+
+FORWARD = ProcessorRule("#")
+"""What is done with topics that no rule matches."""
+
+
+def check_pattern(pattern: str) -> None:
+    """Raise ConfigError when a pattern cannot match as its author meant it."""
+    levels = pattern.split("/")
+    if not pattern:
+        raise ConfigError("a topic pattern is empty")
+    if "#" in levels[:-1]:
+        raise ConfigError(f"topic pattern {pattern!r}: '#' stands at the end only")
+    for level in levels:
+        if level not in ("+", "#") and ("+" in level or "#" in level):
+            raise ConfigError(f"topic pattern {pattern!r}: '+' and '#' stand for whole levels")
+
+
+def matches(pattern: str, topic: str) -> bool:
+    """Tell whether a pattern matches a topic; ``traffic/#`` matches ``traffic`` as well."""
+    wanted, levels = pattern.split("/"), topic.split("/")
+    if wanted[-1] == "#":
+        wanted.pop()
+        levels = levels[: len(wanted)]
+    return len(wanted) == len(levels) and all(
+        want in ("+", level) for want, level in zip(wanted, levels, strict=True)
+    )
+
+
+def rule_for(rules: Iterable[ProcessorRule], topic: str) -> ProcessorRule:
+    """Return the first rule that matches a topic."""
+    return next((rule for rule in rules if matches(rule.pattern, topic)), FORWARD)

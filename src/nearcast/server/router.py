@@ -1,0 +1,172 @@
+"""Routes publications: to the broker here or to the server that processes them, and answers back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from nearcast.broker.actions import Ack, Nack
+from nearcast.broker.broker import Broker
+from nearcast.errors import WireError
+from nearcast.server.effects import Effects
+from nearcast.server.mesh_messages import Forward, ForwardAck, ForwardBusy, ForwardNack
+from nearcast.server.peers import Peers
+from nearcast.server.stream_targets import StreamTargets
+from nearcast.wire.publication import Origin, Publication, decode_record
+
+__all__ = ["Publishers", "Router"]
+
+_LONGEST_WAIT_S = 3600.0
+
+
+class Publishers(Protocol):
+    """The publishers that have a session with this server."""
+
+    def acknowledge(self, client: str, topic: str, epoch: int, up_to: int) -> None:
+        """Tell a publisher what is durable."""
+        ...
+
+    def nack(self, client: str, topic: str, epoch: int, expected: int, missing: int = 1) -> None:
+        """Ask a publisher for what is missing."""
+        ...
+
+    def busy(self, client: str, retry_after_s: float, topic: str = "") -> None:
+        """Ask a publisher to wait."""
+        ...
+
+
+class Router:
+    """Knows which server processes a stream, and where its publisher hears of it.
+
+    Parameters
+    ----------
+    publishers
+        Those here; None when this server has no clients.
+    ensure_managed
+        Has this server manage a topic, and tells the others if that is new to them.
+    is_informed
+        Tells whether this server knows the site's subscribers.
+    """
+
+    def __init__(
+        self,
+        peers: Peers,
+        broker: Broker,
+        targets: StreamTargets,
+        effects: Effects,
+        publishers: Publishers | None,
+        ensure_managed: Callable[[str], None],
+        is_informed: Callable[[float], bool],
+        retry_after_s: float,
+    ) -> None:
+        self._peers, self._broker, self._effects = peers, broker, effects
+        self.targets = targets
+        self._publishers, self._retry_after_s = publishers, retry_after_s
+        self._ensure_managed, self._is_informed = ensure_managed, is_informed
+        self._forwards: dict[tuple[str, str, bool], list[Publication]] = {}
+        """By target, topic and durability, for the end of the pass."""
+        peers.on(Forward, self._on_forward)
+        if publishers is not None:
+            peers.on(ForwardAck, self._on_ack)
+            peers.on(ForwardNack, self._on_nack)
+            peers.on(ForwardBusy, self._on_busy)
+
+    def route(self, publication: Publication, now: float) -> None:
+        """Bring a publication of a client here to the server that processes it."""
+        topic = publication.topic
+        target = self.targets.target(topic, publication.publisher)
+        if target == self._peers.server:
+            self._ensure_managed(topic)
+            if publication.origin is Origin.ONCE:
+                self._broker.admit_once(publication)
+            else:
+                self._broker.admit(publication, None, now)
+        else:
+            self._effects.counts["forwarded_out"] += 1
+            key = (target, topic, publication.origin is not Origin.ONCE)
+            self._forwards.setdefault(key, []).append(publication)
+
+    def flush(self) -> None:
+        """End a pass: what it has for one server and topic goes together."""
+        if self._forwards:
+            forwards, self._forwards = self._forwards, {}
+            for (target, topic, durable), some in forwards.items():
+                records = tuple(one.record() for one in some)
+                oldest = tuple(one.oldest for one in some)
+                self._peers.send(target, Forward(topic, records, oldest, durable))
+
+    # Towards publishers
+
+    def acknowledge(self, ack: Ack) -> None:
+        """Say that publications are durable, to their publisher or to its home."""
+        topic, publisher, epoch, through, home = ack
+        if home is not None:
+            self._peers.send(home, ForwardAck(topic, publisher, epoch, through))
+        elif self._publishers is not None:
+            self._publishers.acknowledge(publisher, topic, epoch, through)
+
+    def ask_again(self, nack: Nack) -> None:
+        """Ask for missing publications."""
+        topic, publisher, epoch = nack.topic, nack.publisher, nack.epoch
+        first, last = nack.missing[0]
+        if nack.home is not None:
+            message = ForwardNack(topic, publisher, epoch, first, last - first + 1)
+            self._peers.send(nack.home, message)
+        elif self._publishers is not None:
+            self._publishers.nack(publisher, topic, epoch, first, last - first + 1)
+
+    def refuse_for_now(self, publication: Publication, home: str | None) -> None:
+        """Ask a publisher to send something again later; those of others are not repeated."""
+        self._effects.counts["busy"] += 1
+        if publication.origin is not Origin.DIRECT:
+            return
+        topic, publisher = publication.topic, publication.publisher
+        if home is not None:
+            self._peers.send(home, ForwardBusy(topic, publisher, self._retry_after_s))
+        elif self._publishers is not None:
+            self._publishers.busy(publisher, self._retry_after_s, topic)
+
+    # From and to other servers
+
+    def _on_forward(self, server: str, message: Forward, now: float) -> None:
+        if len(message.records) != len(message.oldest):
+            raise WireError("a Forward does not say what is oldest for each record")
+        origin = Origin.DIRECT if message.durable else Origin.ONCE
+        publications = [decode_record(message.topic, one, origin) for one in message.records]
+        self._ensure_managed(message.topic)
+        self._effects.counts["forwarded_in"] += len(publications)
+        is_refused = message.durable and not self._is_informed(now)
+        now_us = int(now * 1e6)
+        for publication, oldest in zip(publications, message.oldest, strict=True):
+            publication.oldest, publication.arrived_us = oldest, now_us
+            if is_refused:
+                self.refuse_for_now(publication, server)
+            elif message.durable:
+                self._broker.admit(publication, server, now)
+            else:
+                self._broker.admit_once(publication)
+
+    def _on_ack(self, _server: str, ack: ForwardAck, _now: float) -> None:
+        self._check(ack.topic, ack.publisher, ack.epoch, ack.through)
+        if self._publishers is not None:
+            self._publishers.acknowledge(ack.publisher, ack.topic, ack.epoch, ack.through)
+
+    def _on_nack(self, _server: str, nack: ForwardNack, _now: float) -> None:
+        self._check(nack.topic, nack.publisher, nack.epoch, nack.expected, nack.missing)
+        if self._publishers is not None:
+            self._publishers.nack(
+                nack.publisher, nack.topic, nack.epoch, nack.expected, nack.missing
+            )
+
+    def _on_busy(self, _server: str, busy: ForwardBusy, _now: float) -> None:
+        self._check(busy.topic, busy.publisher)
+        if not 0 <= busy.retry_after_s <= _LONGEST_WAIT_S:
+            raise WireError(f"a wait of {busy.retry_after_s} s is out of range")
+        if self._publishers is not None:
+            self._publishers.busy(busy.publisher, busy.retry_after_s, busy.topic)
+
+    def _check(self, topic: str, publisher: str, *numbers: int) -> None:
+        if numbers and min(numbers) < 0:
+            raise WireError("a number is below 0")
+        if not self.targets.knows(topic, publisher):
+            raise WireError(f"no stream of {publisher!r} was forwarded")

@@ -1,0 +1,273 @@
+"""A server of a site, assembled from its parts: the place to begin reading.
+
+Every event method takes what happened and the time, lets the parts work, and returns `Outputs`.
+The cloud server is the same assembly without clients::
+
+    datagrams -> ClientGateway -> Router -> BrokerPart -> Delivery -> datagrams
+                                    |           |            |
+                                    +-------- Peers ---------+        (other servers)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from nearcast.broker.requests import ProcessResult
+from nearcast.broker.topic_processing import ProcessorWatch
+from nearcast.server.broker_part import BrokerPart
+from nearcast.server.client_gateway import ClientGateway
+from nearcast.server.delivery import Delivery
+from nearcast.server.effects import Effects
+from nearcast.server.handover import Handover
+from nearcast.server.home_clients import HomeClients
+from nearcast.server.introductions import Introductions
+from nearcast.server.load_reports import LoadReports
+from nearcast.server.mesh_messages import (
+    LoadReport,
+    Manages,
+    Moved,
+    NewOrders,
+    Subscribers,
+    SubscribersKnown,
+    Unsubscribed,
+)
+from nearcast.server.outputs import Outputs
+from nearcast.server.peer_channels import PeerChannels
+from nearcast.server.peers import Peers
+from nearcast.server.router import Router
+from nearcast.server.server_settings import EdgeSettings, ServerSettings
+from nearcast.server.site_orders import Orders
+from nearcast.server.stream_targets import StreamTargets
+from nearcast.server.subscribers import SubscriberDirectory
+from nearcast.server.subscription_updates import Update
+from nearcast.server.subscriptions import Subscriptions
+from nearcast.spool.changes import LiveTopic
+from nearcast.wire.server_sessions import ServerSessions
+from nearcast.wire.settings import Address, RandomBytes, WireSettings
+
+__all__ = ["ClientAccess", "Server"]
+
+
+@dataclass(frozen=True, slots=True)
+class ClientAccess:
+    """What a server needs to have clients."""
+
+    static_key: bytes
+    """Its X25519 private key."""
+    random_bytes: RandomBytes
+    """Source of keys and session indices."""
+    wire: WireSettings | None = None
+    edge: EdgeSettings | None = None
+
+
+class Server:
+    """An edge server, or without `access` the cloud server.
+
+    Parameters
+    ----------
+    channels
+        To the other servers.
+    clock
+        The time now, as the `now` of events: to measure what processing takes.
+    recovered
+        What the spool's log found, by topic.
+    access
+        For clients; None: this server has none.
+    watch
+        Is told when a processor runs in this process.
+    """
+
+    def __init__(
+        self,
+        settings: ServerSettings,
+        channels: PeerChannels,
+        clock: Callable[[], float],
+        recovered: Mapping[str, LiveTopic] | None = None,
+        access: ClientAccess | None = None,
+        watch: ProcessorWatch | None = None,
+    ) -> None:
+        self.settings = settings
+        self.orders: Orders | None = None
+        self.loop_lag_s = 0.0
+        """The longest recent pause of the shell's loop; the shell sets it."""
+        effects = self._effects = Effects()
+        self.counts = effects.counts
+        peers = self._peers = Peers(settings.server, settings.manager, channels, effects)
+        directory = self.subscribers = SubscriberDirectory()
+        part = self._broker_part = BrokerPart(
+            settings, peers, directory, effects, clock, recovered or {}, watch
+        )
+        self.broker, self.topics = part.broker, part.topics
+        self.targets = StreamTargets(settings.server, settings.capacity, settings.default_spool)
+        self._introductions = Introductions(
+            peers, part.topics, directory, self._subscribers_here, settings.inform_s
+        )
+        keys: dict[bytes, str] = {}
+        sessions = self.sessions = (
+            ServerSessions(access.static_key, keys.get, access.random_bytes, access.wire)
+            if access is not None
+            else None
+        )
+        router = self._router = Router(
+            peers,
+            part.broker,
+            self.targets,
+            effects,
+            sessions,
+            part.ensure_managed,
+            self._introductions.is_informed,
+            settings.retry_after_s,
+        )
+        self._reports = LoadReports(peers, self._load, settings.report_interval_s)
+        self.clients: ClientGateway | None = None
+        """The part for clients; None for the cloud server."""
+        if access is not None and sessions is not None:
+            edge, homes = access.edge or EdgeSettings(), HomeClients()
+            subscriptions = Subscriptions(
+                peers, homes, directory, self.brokers_of, sessions.confirm, edge
+            )
+            handover = Handover(peers, sessions, subscriptions, effects, edge.grace_s)
+            self.clients = ClientGateway(
+                settings.server,
+                sessions,
+                keys,
+                homes,
+                router,
+                subscriptions,
+                handover,
+                effects,
+                self._introductions.is_informed,
+                settings.retry_after_s,
+                edge,
+            )
+        pass_on = self.clients.handover.pass_on if self.clients else self._count_undelivered
+        self._delivery = Delivery(peers, directory, effects, clock, sessions, pass_on)
+        part.connect(self._delivery, router)
+        peers.on(Subscribers, self._on_subscribers)
+        peers.on(Unsubscribed, lambda home, message, _: directory.on_unsubscribed(home, message))
+        peers.on(Moved, lambda home, message, _: directory.on_moved(home, message))
+        peers.on(Manages, self._on_manages)
+        peers.on(NewOrders, self._on_orders)
+
+    # Events
+
+    def on_datagrams(
+        self, batch: Sequence[tuple[bytes, Address]], now: float, queue_age_s: float = 0.0
+    ) -> Outputs:
+        """Take datagrams of clients; the first of them has waited so long in the kernel."""
+        assert self.clients is not None
+        self.clients.on_datagrams(batch, now, queue_age_s)
+        return self._finish(now)
+
+    def on_mesh(self, from_server: str, frame: bytes, now: float) -> Outputs:
+        """Take a frame of another server."""
+        restarted, messages = self._peers.receive(from_server, frame, now)
+        for server in restarted:
+            self._introductions.on_restarted(server)
+        for server in self._peers.take_gaps():
+            self._introductions.introduce(server)
+        self._peers.dispatch(from_server, messages, now)
+        return self._finish(now)
+
+    def on_committed(self, tickets: Iterable[int], now: float) -> Outputs:
+        """Go on with what has waited for these groups to be durable."""
+        self._broker_part.do(self.broker.on_committed(tickets))
+        return self._finish(now)
+
+    def on_processed(self, result: ProcessResult, now: float) -> Outputs:
+        """Take what a processor outside made of a batch."""
+        self._broker_part.do(self.broker.on_processed(result, now))
+        return self._finish(now)
+
+    def on_timer(self, now: float) -> Outputs:
+        """Do what has become due."""
+        if self.clients is not None:
+            self.clients.on_timer(now)
+        self._reports.on_timer(now)
+        return self._finish(now)
+
+    def next_wakeup(self) -> float:
+        """Return when to call `on_timer` at the latest."""
+        own = min(self._peers.next_wakeup(), self._reports.next_wakeup())
+        return own if self.clients is None else min(own, self.clients.next_wakeup())
+
+    def obey(self, orders: Orders, now: float) -> Outputs:
+        """Take orders: from the manager, or from the disk at the start."""
+        self._obey(orders, now)
+        return self._finish(now)
+
+    def stop(self, now: float) -> Outputs:
+        """Say farewell to all clients."""
+        if self.clients is not None:
+            self.clients.stop(now)
+        return self._finish(now)
+
+    def brokers_of(self, topic: str) -> list[str]:
+        """Return all servers that manage a topic, as far as this one knows."""
+        return self.topics.brokers_of(topic)
+
+    def _finish(self, now: float) -> Outputs:
+        """End a pass: process what it brought, and pack what it has for each client and server."""
+        self._broker_part.finish(now)
+        self._router.flush()
+        self._delivery.flush()
+        out = self._effects.take()
+        out.mesh = self._peers.poll(now)
+        if self.sessions is not None:
+            out.datagrams = self.sessions.flush(now)
+        return out
+
+    # Orders and what other servers tell
+
+    def _on_orders(self, server: str, message: NewOrders, now: float) -> None:
+        if server != self.settings.manager:
+            raise ValueError(f"orders come from {self.settings.manager!r} only")
+        self._obey(message.orders, now)
+
+    def _obey(self, orders: Orders, now: float) -> None:
+        if self.orders is not None and orders.revision <= self.orders.revision:
+            return
+        is_first, self.orders, self._effects.out.orders = self.orders is None, orders, orders
+        newcomers = self._peers.learn(one.server for one in orders.servers)
+        self.targets.obey(orders)
+        if is_first:
+            self._introductions.begin(now)
+        self._broker_part.obey(orders, now)
+        for server in newcomers:
+            self._introductions.introduce(server)
+        if self.clients is not None:
+            self.clients.obey(orders, now)
+        self._effects.incident("orders", revision=orders.revision, plan_version=orders.plan_version)
+
+    def _on_subscribers(self, home: str, message: Subscribers, _now: float) -> None:
+        self.subscribers.on_subscribers(home, message)
+        if message.request:
+            self._peers.send(home, SubscribersKnown(message.request))
+
+    def _on_manages(self, server: str, message: Manages, _now: float) -> None:
+        if self.topics.on_manages(server, message.topic):
+            self._peers.send(server, Manages(message.topic))
+        if self.clients is not None:
+            self.clients.subscriptions.on_manages(server, message)
+
+    def _subscribers_here(self, server: str) -> Iterable[Update]:
+        return () if self.clients is None else self.clients.subscriptions.updates.introduce(server)
+
+    def _count_undelivered(self, _client: str, frames: Sequence[bytes], _now: float) -> None:
+        self.counts["notifications_undelivered"] += len(frames)
+
+    def _load(self) -> LoadReport:
+        targets, counts = self.targets, self.counts
+        return LoadReport(
+            self.orders.revision if self.orders is not None else 0,
+            len(self.sessions) if self.sessions is not None else 0,
+            len(self.broker.topics),
+            targets.storage_used,
+            targets.compute_used,
+            targets.delegated_streams,
+            targets.local_streams,
+            counts["publications"] + counts["forwarded_in"],
+            counts["notifications"],
+            self.loop_lag_s,
+        )

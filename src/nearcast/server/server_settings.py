@@ -1,0 +1,53 @@
+"""The settings of a server of a site, whatever its role."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from nearcast.broker.guard import GuardSettings
+from nearcast.server.stream_targets import Capacity
+
+__all__ = ["EdgeSettings", "ServerSettings"]
+
+
+@dataclass(frozen=True, slots=True)
+class ServerSettings:
+    """A server of a site."""
+
+    server: str
+    manager: str = "manager"
+    capacity: Capacity = field(default_factory=Capacity)
+    default_spool: int = 100
+    """Spool of a topic that the orders do not name."""
+    inline_processors: frozenset[str] = frozenset(
+        {"forward", "echo", "proximity", "speeding", "threshold"}
+    )
+    """Processors that run in the server itself; others run outside and cannot stop it."""
+    guard: GuardSettings = field(default_factory=GuardSettings)
+    retry_after_s: float = 0.2
+    """When publishers that were told to wait try again."""
+    report_interval_s: float = 2.0
+    """How often the manager hears of the load."""
+    inform_s: float = 1.0
+    """How long a server that starts waits to hear all subscribers before it processes."""
+
+
+@dataclass(frozen=True, slots=True)
+class EdgeSettings:
+    """What a server with clients has besides."""
+
+    queue_patience_s: float = 0.1
+    """A queue that is gone sooner was a hiccup: to turn publishers away would cost more."""
+    queue_age_s: float = 0.05
+    """Publishers are told to wait when datagrams have waited longer than this."""
+    commit_age_s: float = 1.0
+    """The same for groups that wait to be written."""
+    prune_interval_s: float = 1.0
+    least_move_km: float = 0.001
+    """Brokers are told of a subscriber's place when it moved further."""
+    grace_s: float = 3.0
+    """How long a client may take from one home or session to the next."""
+    broker_answers_s: float = 5.0
+    """A subscription is confirmed without a broker of its topic that does not answer so long."""
+    server_answers_s: float = 1.0
+    """The same for a server that does not manage the topic, but could have to."""

@@ -1,0 +1,150 @@
+"""The subscriptions of clients here: told to all servers, confirmed when those know them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from nearcast.server.home_clients import HomeClients
+from nearcast.server.mesh_messages import (
+    Manages,
+    Moved,
+    Subscribers,
+    SubscribersKnown,
+    Unsubscribed,
+)
+from nearcast.server.peers import Peers
+from nearcast.server.server_settings import EdgeSettings
+from nearcast.server.subscribers import SubscriberDirectory
+from nearcast.server.subscription_updates import SubscriptionUpdates, Update
+
+__all__ = ["Subscriptions"]
+
+Confirm = Callable[[str, int, bool], None]
+"""Gets a client, the number of its request, and whether it is granted."""
+
+
+@dataclass(slots=True)
+class _Unconfirmed:
+    """A subscription that some servers do not know yet."""
+
+    client: str
+    topic: str
+    request: int
+    """The client's number for it."""
+    waits_for: dict[str, float]
+    """Servers that have not answered, and until when they may."""
+
+
+class Subscriptions:
+    """What clients here want to hear, and who else knows it."""
+
+    def __init__(
+        self,
+        peers: Peers,
+        clients: HomeClients,
+        directory: SubscriberDirectory,
+        brokers_of: Callable[[str], Iterable[str]],
+        confirm: Confirm,
+        settings: EdgeSettings,
+    ) -> None:
+        self._peers, self._clients, self._directory = peers, clients, directory
+        self._brokers_of, self._confirm, self._settings = brokers_of, confirm, settings
+        self.updates = SubscriptionUpdates(
+            clients, lambda: (peers.server, *peers.others), brokers_of
+        )
+        self._number = 0
+        self._unconfirmed: dict[int, _Unconfirmed] = {}
+        self._number_of: dict[tuple[str, str], int] = {}
+        """Of what is unconfirmed, by client and topic."""
+        peers.on(SubscribersKnown, self._on_known)
+
+    def subscribe(self, client: str, request: int, topic: str, now: float) -> None:
+        """Note a subscription; it is confirmed when all servers concerned know it."""
+        number = self._number_of.get((client, topic))
+        if number is not None:
+            self._unconfirmed[number].request = request  # asked again, meanwhile
+            return
+        is_known = topic in self._clients.topics(client)
+        self._clients.subscribe(client, topic)
+        settings, brokers = self._settings, set(self._brokers_of(topic))
+        waits_for = {
+            server: now
+            + (settings.broker_answers_s if server in brokers else settings.server_answers_s)
+            for server in self._peers.others
+        }
+        if is_known or not waits_for:
+            self.tell(self.updates.subscribed(client, topic))
+            self._confirm(client, request, True)
+            return
+        self._number += 1
+        self._unconfirmed[self._number] = _Unconfirmed(client, topic, request, waits_for)
+        self._number_of[client, topic] = self._number
+        self.tell(self.updates.subscribed(client, topic, self._number))
+
+    def unsubscribe(self, client: str, request: int, topic: str) -> None:
+        """Note the end of a subscription."""
+        self._forget_request(client, topic)
+        self._clients.unsubscribe(client, topic)
+        self.tell(self.updates.unsubscribed(client, [topic]))
+        self._confirm(client, request, True)
+
+    def end(self, client: str, topics: Iterable[str]) -> None:
+        """Tell servers that a client no longer hears topics here."""
+        topics = list(topics)
+        for topic in topics:
+            self._forget_request(client, topic)
+        self.tell(self.updates.unsubscribed(client, topics))
+
+    def forget(self, client: str) -> list[str]:
+        """Forget a client that is gone; return what it subscribed to, which others still know."""
+        topics = list(self._clients.forget(client))
+        for topic in topics:
+            self._forget_request(client, topic)
+        return topics
+
+    def moved(self, client: str) -> None:
+        """Tell brokers where a client is now."""
+        self.tell(self.updates.moved(client))
+
+    def expire(self, now: float) -> None:
+        """Confirm without servers that did not answer in time: they are told when they are back."""
+        for number, one in list(self._unconfirmed.items()):
+            late = [server for server, until in one.waits_for.items() if until <= now]
+            for server in late:
+                del one.waits_for[server]
+            self._confirm_if_known(number)
+
+    def on_manages(self, server: str, message: Manages) -> None:
+        """Tell a server that begins to manage a topic its subscribers here."""
+        self.tell([self.updates.complete(server, message.topic)])
+
+    def tell(self, updates: Iterable[Update]) -> None:
+        """Tell servers about subscribers; this server may be one of them."""
+        own, directory = self._peers.server, self._directory
+        for server, message in updates:
+            if server != own:
+                self._peers.send(server, message)
+            elif isinstance(message, Subscribers):
+                directory.on_subscribers(own, message)
+            elif isinstance(message, Unsubscribed):
+                directory.on_unsubscribed(own, message)
+            elif isinstance(message, Moved):
+                directory.on_moved(own, message)
+
+    def _on_known(self, server: str, message: SubscribersKnown, _now: float) -> None:
+        one = self._unconfirmed.get(message.request)
+        if one is not None:
+            one.waits_for.pop(server, None)
+            self._confirm_if_known(message.request)
+
+    def _confirm_if_known(self, number: int) -> None:
+        one = self._unconfirmed[number]
+        if not one.waits_for:
+            self._forget_request(one.client, one.topic)
+            self._confirm(one.client, one.request, True)
+
+    def _forget_request(self, client: str, topic: str) -> None:
+        number = self._number_of.pop((client, topic), None)
+        if number is not None:
+            del self._unconfirmed[number]

@@ -1,0 +1,201 @@
+"""The topics that a server manages: as ordered, or because something of them came here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+
+from nearcast.broker.actions import Actions
+from nearcast.broker.broker import Broker
+from nearcast.broker.topic_settings import TopicSettings
+from nearcast.errors import NearcastError
+from nearcast.server.processor_rules import ProcessorRule, rule_for
+from nearcast.server.server_settings import ServerSettings
+from nearcast.server.site_orders import Orders, TopicOrder
+from nearcast.spool.changes import Group, LiveTopic
+
+__all__ = ["TopicRegistry"]
+
+
+class TopicRegistry:
+    """Keeps a broker's topics as the orders want them.
+
+    What the plan no longer wants here stays readable: its messages were acknowledged.
+
+    Parameters
+    ----------
+    recovered
+        What the spool's log found, by topic.
+    refuse
+        Is told of a topic that cannot be managed as ordered, and why.
+    """
+
+    def __init__(
+        self,
+        settings: ServerSettings,
+        broker: Broker,
+        recovered: Mapping[str, LiveTopic],
+        refuse: Callable[[str, str], None],
+    ) -> None:
+        self._settings, self._broker, self._refuse = settings, broker, refuse
+        self._recovered = dict(recovered)
+        self._orders: dict[str, TopicOrder] = {}
+        self._rules: tuple[ProcessorRule, ...] = ()
+        self._wanted: dict[str, TopicSettings] = {}
+        """As asked for; what is in force may differ, when that was not possible."""
+        self._volunteers: dict[str, dict[str, None]] = {}
+        """Servers that manage a topic though no orders say so, as they told."""
+        self.announced: dict[str, None] = {}
+        """Topics that this server manages though no orders say so."""
+        self._newcomers: list[tuple[str, str]] = []
+
+    def obey(self, orders: Orders) -> list[Actions]:
+        """Take new orders."""
+        self._orders = {one.topic: one for one in orders.topics}
+        self._rules = orders.processors
+        servers = {one.server for one in orders.servers}
+        for volunteers in self._volunteers.values():
+            for server in volunteers.keys() - servers:
+                del volunteers[server]
+        for topic in [one for one in self.announced if self._is_ordered_here(one)]:
+            del self.announced[topic]
+        for topic in self._recovered:  # made by its publishers: goes on without orders
+            if topic not in self._orders:
+                self.announced[topic] = None
+        here = [one.topic for one in orders.topics if self._is_ordered_here(one.topic)]
+        topics = dict.fromkeys([*here, *self._recovered, *self.announced, *self._broker.topics])
+        return [one for topic in topics for one in self._manage(topic)]
+
+    def is_named(self, topic: str) -> bool:
+        """Tell whether the orders name a topic."""
+        return topic in self._orders
+
+    def is_known(self, topic: str) -> bool:
+        """Tell whether the other servers know that this one manages a topic."""
+        return topic in self.announced or self._is_ordered_here(topic)
+
+    def volunteer(self, topic: str) -> list[Actions]:
+        """Begin to manage a topic that nobody ordered here."""
+        self.announced[topic] = None
+        return self._manage(topic)
+
+    def on_manages(self, server: str, topic: str) -> bool:
+        """Note that another server manages a topic; tell whether it has to hear that we do too."""
+        volunteers = self._volunteers.setdefault(topic, {})
+        is_new = server not in volunteers
+        volunteers[server] = None
+        self._refresh(topic)
+        return is_new and topic in self.announced
+
+    def forget_server(self, server: str) -> None:
+        """Note that a server began anew: it tells again what it manages."""
+        for topic, volunteers in self._volunteers.items():
+            if server in volunteers:
+                del volunteers[server]
+                self._refresh(topic)
+        self._newcomers += [
+            (server, topic)
+            for topic, managed in self._broker.topics.items()
+            if server in managed.settings.other_brokers
+        ]
+
+    def brokers_of(self, topic: str) -> list[str]:
+        """Return all servers that manage a topic, as far as this one knows."""
+        order = self._orders.get(topic)
+        known = dict.fromkeys(order.brokers if order is not None else ())
+        known.update(self._volunteers.get(topic, {}))
+        if topic in self._broker.topics:
+            known[self._settings.server] = None
+        return list(known)
+
+    def take_newcomers(self) -> list[tuple[str, str]]:
+        """Return (server, topic) pairs: brokers that may miss what is spooled here."""
+        found, self._newcomers = self._newcomers, []
+        return found
+
+    def _is_ordered_here(self, topic: str) -> bool:
+        order = self._orders.get(topic)
+        return order is not None and self._settings.server in order.brokers
+
+    def _manage(self, topic: str) -> list[Actions]:
+        """Manage a topic as the orders say, or by default when they do not name it."""
+        try:
+            settings = self._settings_of(topic)
+        except NearcastError as error:
+            self._refuse(topic, str(error))
+            return []
+        managed, wanted = self._broker.topics.get(topic), self._wanted.get(topic)
+        self._wanted[topic] = settings
+        if managed is None:
+            live = self._recovered.get(topic)
+            added = self._add([settings], live, stored=live is not None)
+            if added is None:
+                return []
+            self._recovered.pop(topic, None)
+            self._newcomers += [(server, topic) for server in settings.other_brokers]
+            return [added]
+        if wanted is not None and replace(wanted, other_brokers=()) == replace(
+            settings, other_brokers=()
+        ):
+            self._refresh(topic)
+            return []
+        actions = self._begin_anew(managed.settings, settings)
+        self._refresh(topic)
+        return actions
+
+    def _begin_anew(self, old: TopicSettings, settings: TopicSettings) -> list[Actions]:
+        """Manage a topic otherwise, with all that it has; on the disk it is one change."""
+        live = self._broker.export_topic(old.topic)
+        if (old.processor, old.options) != (settings.processor, settings.options):
+            live.state = None  # another processor's
+        removed = self._broker.remove_topic(old.topic)
+        added = self._add([settings, old], live, stored=False)
+        if added is None or removed.to_store is None or added.to_store is None:
+            raise RuntimeError(f"topic {old.topic!r} could not be kept")
+        changes = (*removed.to_store.changes, *added.to_store.changes)
+        added.to_store = Group(added.to_store.ticket, changes)
+        self._broker.on_committed([removed.to_store.ticket])  # nothing waits for it
+        removed.to_store = None
+        return [removed, added]
+
+    def _add(
+        self, candidates: Iterable[TopicSettings], live: LiveTopic | None, *, stored: bool
+    ) -> Actions | None:
+        """Add a topic by the first settings that are possible, if any."""
+        for wanted in candidates:
+            plain = replace(wanted, processor="forward", options={}, inline=True)
+            for settings in (wanted, plain):
+                try:
+                    return self._broker.add_topic(settings, live, stored=stored)
+                except NearcastError as error:  # a processor that refuses its options, say
+                    self._refuse(wanted.topic, str(error))
+        return None
+
+    def _refresh(self, topic: str) -> None:
+        """Let a topic's broker know the others."""
+        managed = self._broker.topics.get(topic)
+        if managed is not None:
+            known = managed.settings.other_brokers
+            others = self._others(topic)
+            managed.settings = replace(managed.settings, other_brokers=others)
+            self._newcomers += [(server, topic) for server in others if server not in known]
+
+    def _others(self, topic: str) -> tuple[str, ...]:
+        return tuple(one for one in self.brokers_of(topic) if one != self._settings.server)
+
+    def _settings_of(self, topic: str) -> TopicSettings:
+        order = self._orders.get(topic)
+        rule = rule_for(self._rules, topic)
+        if order is not None and order.processor:
+            rule = ProcessorRule(topic, order.processor, order.options, order.notify_after_sync)
+        return TopicSettings(
+            topic,
+            order.spool if order is not None else self._settings.default_spool,
+            order.spool_bytes if order is not None else None,
+            rule.processor,
+            rule.options,
+            rule.notify_after_sync,
+            self._others(topic),
+            self._settings.guard,
+            inline=rule.processor in self._settings.inline_processors,
+        )

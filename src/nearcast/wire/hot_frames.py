@@ -1,0 +1,147 @@
+"""The two frames that a server handles for each message: Publish in, Notify out.
+
+A Publish becomes a `Publication` without a stop in between. The body of a Notify is made once by
+the broker, travels to the homes of its receivers as it is, and each home adds only its time: the
+fields of a Protobuf message may come in any order.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from math import nan
+
+from google.protobuf.message import DecodeError
+
+from nearcast.errors import WireError
+from nearcast.wire.codec import Refused, check_topic
+from nearcast.wire.generated import nearcast_pb2
+from nearcast.wire.messages import Notify
+from nearcast.wire.publication import Origin, Publication
+
+__all__ = [
+    "NOTIFY",
+    "PUBLISH",
+    "decode_notify",
+    "decode_publication",
+    "encode_notify",
+    "notify_frame",
+    "time_field",
+]
+
+PUBLISH = 5
+"""Type of a Publish frame."""
+NOTIFY = 12
+"""Type of a Notify frame."""
+
+_LARGEST = 1 << 63
+_FURTHEST_KM = 1e9
+_NOTIFIED_TAG = 11 << 3
+_parse_publish = nearcast_pb2.Publish.FromString
+_parse_notify = nearcast_pb2.Notify.FromString
+_Notify = nearcast_pb2.Notify
+_DIRECT, _ONCE = Origin.DIRECT, Origin.ONCE
+
+
+@lru_cache(8_192)
+def _is_topic(topic: str) -> bool:
+    return check_topic(topic) is None
+
+
+def decode_publication(body: bytes, publisher: str, received_us: int) -> Publication:
+    """Return the publication of a Publish; one without a position has x_km = nan."""
+    try:
+        parsed = _parse_publish(body)
+    except DecodeError:
+        raise Refused("malformed") from None
+    topic, epoch, sequence = parsed.topic, parsed.epoch, parsed.sequence
+    oldest, published_us = parsed.oldest, parsed.published_us
+    x_km = y_km = nan
+    if parsed.has_position:
+        x_km, y_km = parsed.x_km, parsed.y_km
+        if not (-_FURTHEST_KM <= x_km <= _FURTHEST_KM and -_FURTHEST_KM <= y_km <= _FURTHEST_KM):
+            raise Refused("invalid_field")
+    if (
+        not _is_topic(topic)
+        or oldest > sequence
+        or not 0 < sequence < _LARGEST
+        or epoch >= _LARGEST
+        or published_us >= _LARGEST
+    ):
+        raise Refused("invalid_field")
+    return Publication(
+        topic,
+        publisher,
+        epoch,
+        sequence,
+        published_us,
+        received_us,
+        x_km,
+        y_km,
+        parsed.payload,
+        _DIRECT if parsed.durable else _ONCE,
+        oldest,
+        received_us,
+    )
+
+
+def encode_notify(notify: Notify) -> bytes:
+    """Return the body of a Notify without the home's time; WireError when a value has no form."""
+    try:
+        body: bytes = _Notify(
+            topic=notify.topic,
+            publisher=notify.publisher,
+            epoch=notify.epoch,
+            sequence=notify.sequence,
+            durable=notify.durable,
+            part=notify.part,
+            payload=notify.payload,
+            published_us=notify.published_us,
+            received_us=notify.received_us,
+            processed_us=notify.processed_us,
+            processing_us=notify.processing_us,
+        ).SerializeToString()
+    except (ValueError, TypeError) as error:
+        raise WireError(f"Notify: {error}") from None
+    return body
+
+
+def decode_notify(body: bytes) -> Notify:
+    """Return what the body of a Notify says; WireError when it is not one."""
+    try:
+        parsed = _parse_notify(body)
+    except DecodeError:
+        raise WireError("the body of a Notify is malformed") from None
+    if not _is_topic(parsed.topic):
+        raise WireError("the topic of a Notify is invalid")
+    return Notify(
+        parsed.topic,
+        parsed.publisher,
+        parsed.epoch,
+        parsed.sequence,
+        parsed.durable,
+        parsed.part,
+        parsed.payload,
+        parsed.published_us,
+        parsed.received_us,
+        parsed.processed_us,
+        parsed.notified_us,
+        parsed.processing_us,
+    )
+
+
+def time_field(notified_us: int) -> bytes:
+    """Return the field by which a home says when it sent a notification."""
+    parts = [_NOTIFIED_TAG]
+    while notified_us > 0x7F:
+        parts.append(notified_us & 0x7F | 0x80)
+        notified_us >>= 7
+    parts.append(notified_us)
+    return bytes(parts)
+
+
+def notify_frame(body: bytes, notified: bytes) -> bytes:
+    """Return the frame of a Notify from its body and the home's `time_field`."""
+    size = len(body) + len(notified)
+    if size > 0xFFFF:
+        raise WireError(f"Notify: {size} bytes do not fit into a datagram")
+    return b"".join((b"\x0c", size.to_bytes(2, "big"), body, notified))

@@ -1,0 +1,157 @@
+"""What README, docs/sdk.md, docs/site.md and help texts tell a user to type works, verbatim."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from nearcast.cli.client import client
+from nearcast.cli.up import up
+from small_site.making import until
+
+ROOT = Path(__file__).parents[2]
+SDK = (ROOT / "docs" / "sdk.md").read_text()
+SITE = (ROOT / "docs" / "site.md").read_text()
+README = (ROOT / "README.md").read_text()
+START, UP = (
+    "nearcast scenario generate city --clients 30 --servers 2 --topics 4 --seed 1 --out city",
+    "nearcast up city",
+)
+TOP_LEVEL_AWAIT = """
+import ast, asyncio
+asyncio.run(eval(compile({!r}, "README.md", "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)))
+"""
+pytestmark = pytest.mark.slow
+
+
+def blocks(page: str, language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", page, flags=re.DOTALL)
+
+
+def commands(help_text: str) -> list[str]:
+    """Return the commands of a help text; a line that ends in | goes on in the next one."""
+    joined = re.sub(r"\|\n\s*", "| ", help_text)
+    return re.findall(r"^ {4,}((?:nearcast|echo) .*)$", joined, re.M)
+
+
+class Shell:
+    """A terminal in the folder where the user works."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+        self._environment = os.environ | {"PATH": path}
+
+    def start(self, command: str) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            ["bash", "-c", f"exec {command}"],
+            cwd=self.folder,
+            env=self._environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+
+    def run(self, *words: str) -> str:
+        done = subprocess.run(
+            words,
+            cwd=self.folder,
+            env=self._environment,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        assert done.returncode == 0, (words, done.stderr)
+        return done.stdout
+
+    def type(self, command: str) -> str:
+        return self.run("bash", "-c", command)
+
+    def check_heard(self, expected: str, subscribe: str, others: list[str]) -> None:
+        """Check that a subscriber prints something because of other commands."""
+        with self.start(subscribe) as listener:
+            assert listener.stdout is not None
+            assert listener.stderr is not None
+            try:
+                assert listener.stderr.readline().startswith("subscribed to ")
+                for command in others:
+                    self.type(command)
+                # what was published just after an earlier subscriber left may come first
+                assert any(expected in line for line in listener.stdout)
+            finally:
+                listener.send_signal(signal.SIGINT)
+
+
+@pytest.fixture(scope="module")
+def shell(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shell]:
+    """A folder with a city whose site runs."""
+    shell = Shell(tmp_path_factory.mktemp("user"))
+    shell.type(START)
+    with shell.start(UP) as running:
+        try:
+            last = shell.folder / "city" / "site" / "clients" / "29.json"
+            until(lambda: last.exists() or running.poll() is not None, "the site is up", 60)
+            said = "".join(map(shell.type, blocks(SDK, "sh")[1].splitlines()))
+            # the examples would prove less with both clients at one server
+            assert len(set(re.findall(r"home is (127\.0\.0\.1:\d+)", said))) == 2
+            yield shell
+        finally:
+            running.send_signal(signal.SIGINT)
+            running.communicate(timeout=60)
+
+
+def test_all_pages_start_the_same_site() -> None:
+    assert blocks(SDK, "sh")[0].splitlines() == [START, UP]
+    assert blocks(SITE, "sh")[0].splitlines() == [START, UP]
+    shown = CliRunner().invoke(up, ["--help"], terminal_width=200).output
+    assert commands(shown)[:2] == [START, UP]
+
+
+def test_the_programs_of_the_sdk_page_print_what_they_say(shell: Shell) -> None:
+    with_asyncio, without = blocks(SDK, "python")
+    said = shell.run(sys.executable, "-c", with_asyncio)
+    assert re.fullmatch(r"car 12\non the way for \d+\.\d+ ms\n", said)
+    said = shell.run(sys.executable, "-c", without)
+    assert re.fullmatch(r"heard: ice on the bridge\nround trip in ms: \d+\.\d+\n", said)
+
+
+def test_the_commands_of_the_sdk_page_work_together(shell: Shell) -> None:
+    (listen,), others = (block.splitlines() for block in blocks(SDK, "sh")[2:])
+    shell.check_heard('"payload": "{\\"speed_kmh\\":12}"', listen, others)
+
+
+def test_the_commands_of_the_site_page_work_together(shell: Shell) -> None:
+    status, listen, publish = blocks(SITE, "sh")[1].splitlines()
+    assert "3 of 3 servers up" in shell.type(status)  # two edge servers and the cloud server
+    shell.check_heard('"payload": "hello"', listen, [publish])
+
+
+def test_the_commands_and_the_program_of_the_readme_work_together(shell: Shell) -> None:
+    (block,) = (block for block in blocks(README, "sh") if UP in block)
+    start, status, listen, publish = block.splitlines()
+    assert start.startswith(UP)
+    assert "3 of 3 servers up" in shell.type(status)
+    shell.check_heard('"payload": "hello"', listen, [publish])
+    (program,) = (block for block in blocks(README, "python") if "nearcast.sdk" in block)
+    shell.run(sys.executable, "-c", TOP_LEVEL_AWAIT.format(program))
+
+
+def test_the_commands_of_the_help_texts_work_together(shell: Shell) -> None:
+    shown = CliRunner().invoke(up, ["--help"], terminal_width=200).output
+    status, listen, publish = commands(shown)[2:]
+    assert "3 of 3 servers up" in shell.type(status)
+    shell.check_heard('"payload": "hello"', listen, [publish])
+    shown = CliRunner().invoke(client, ["--help"], terminal_width=200).output
+    *enrol, listen, publish = commands(shown)
+    assert enrol == blocks(SDK, "sh")[1].splitlines()
+    shell.check_heard('"payload": "ice"', listen, [publish])

@@ -1,0 +1,112 @@
+"""Durable publications at the client: what is sent when, and what it says."""
+
+from __future__ import annotations
+
+import pytest
+
+from nearcast.errors import WireError
+from nearcast.wire.codec import decode
+from nearcast.wire.messages import Publish
+from nearcast.wire.outbox import Outbox
+from nearcast.wire.settings import WireSettings
+
+SETTINGS = WireSettings(publish_window=4, publish_limit=10)
+
+
+def _filled(count: int, topic: str = "t") -> Outbox:
+    outbox = Outbox(SETTINGS)
+    for number in range(count):
+        outbox.add(topic, b"%d" % number, None, 7)
+    return outbox
+
+
+def _sent(outbox: Outbox, now: float, epoch: int = 5) -> list[Publish]:
+    messages = [message for message, _ in decode(b"".join(outbox.frames(now, epoch)))]
+    assert all(isinstance(message, Publish) for message in messages)
+    return messages  # type: ignore[return-value]
+
+
+def _sequences(outbox: Outbox, now: float) -> list[int]:
+    return [message.sequence for message in _sent(outbox, now)]
+
+
+def test_a_publication_is_sent_as_it_was_given() -> None:
+    outbox = Outbox(SETTINGS)
+    outbox.add("a/b", b"x", (1.5, -2.5), 7)
+    assert _sent(outbox, 0.0) == [Publish("a/b", 5, 1, 1, True, b"x", True, 1.5, -2.5, 7)]
+
+
+def test_repetitions_follow_epoch_and_acknowledgements() -> None:
+    outbox = _filled(3)
+    assert [message.oldest for message in _sent(outbox, 0.0)] == [1, 1, 1]
+    assert outbox.acknowledge("t", 1, 0.01)
+    outbox.restart()
+    again = _sent(outbox, 0.02, epoch=2**64 - 1)
+    assert [(message.sequence, message.oldest, message.epoch) for message in again] == [
+        (2, 2, 2**64 - 1),
+        (3, 2, 2**64 - 1),
+    ]
+
+
+def test_a_window_is_in_flight_and_waits_double() -> None:
+    outbox = _filled(6)
+    assert _sequences(outbox, 0.0) == [1, 2, 3, 4]
+    assert _sequences(outbox, 0.1) == []
+    assert outbox.next_due() == 0.25
+    assert _sequences(outbox, 0.25) == [1, 2, 3, 4]
+    assert outbox.next_due() == 0.75
+    assert outbox.acknowledge("t", 2, 0.3)
+    assert not outbox.acknowledge("t", 2, 0.3)
+    assert outbox.next_due() == float("-inf")
+    assert _sequences(outbox, 0.3) == [5, 6]
+    assert outbox.acknowledge("t", 10**30, 0.4)
+    assert (len(outbox), outbox.next_due()) == (0, 0.55)  # too early by one pass
+    assert _sequences(outbox, 0.55) == []
+    assert outbox.next_due() == float("inf")
+
+
+def test_missing_ones_are_sent_again_but_not_twice_at_once() -> None:
+    outbox = _filled(4)
+    assert _sequences(outbox, 0.0) == [1, 2, 3, 4]
+    outbox.send_again("t", 2, 2, 0.01)
+    assert _sequences(outbox, 0.01) == []
+    outbox.send_again("t", 2, 2, 0.2)
+    outbox.send_again("u", 1, 1, 0.2)
+    assert _sequences(outbox, 0.2) == [2, 3]
+    outbox.send_again("t", 0, 2**31, 0.9)
+    assert _sequences(outbox, 0.9) == [1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("topic", ["t", ""])
+def test_a_pause_holds_up_what_it_names_and_ends(topic: str) -> None:
+    outbox = _filled(2)
+    outbox.add("u", b"", None, 7)
+    assert len(_sent(outbox, 0.0)) == 3
+    outbox.pause(topic, 1.0)
+    outbox.add("t", b"", None, 7)
+    outbox.add("u", b"", None, 7)
+    assert [message.topic for message in _sent(outbox, 0.1)] == (["u"] if topic else [])
+    assert outbox.acknowledge("u", 2, 0.2)
+    assert _sent(outbox, 0.9) == []
+    assert outbox.next_due() <= 1.0
+    assert _sequences(outbox, 1.0) == [1, 2, 3]
+
+
+def test_what_cannot_be_sent_is_not_kept() -> None:
+    outbox = _filled(1)
+    for topic, payload, position in (
+        ("t", bytes(1_200), None),
+        ("", b"", None),
+        ("t", "text", None),
+        ("\ud800", b"", None),
+        ("t", b"", (1.0, 2.0, 3.0)),
+        ("t", b"", (float("nan"), 0.0)),
+    ):
+        with pytest.raises(WireError):
+            outbox.add(topic, payload, position, 7)  # type: ignore[arg-type]
+    assert len(outbox) == 1
+    assert outbox.add("t", b"", None, 7) == 2
+    for _ in range(8):
+        outbox.add("t", b"", None, 7)
+    with pytest.raises(WireError, match="10 publications wait"):
+        outbox.add("t", b"", None, 7)
