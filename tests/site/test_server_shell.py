@@ -174,7 +174,7 @@ def test_only_the_manager_gives_orders_whoever_else_says_to_be_it(tmp_path: Path
             await until(lambda: server.node.counts["mesh_refused"] > 0)
             assert server.node.orders is not None
             assert server.node.orders.revision == 1
-            links = {one["server"]: one["state"] for one in server.status()["links"]}
+            links = {one.server: one.state for one in mesh.states()}
             assert links == {"manager": "connected", "e2": "connected"}
         finally:
             await server.stop()
