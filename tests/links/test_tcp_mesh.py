@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import time
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any
@@ -16,6 +17,7 @@ from nearcast.links.emulated_mesh import EmulatedMesh
 from nearcast.links.mesh import LinkState, PeerAddress
 from nearcast.links.mesh_settings import TcpMeshSettings
 from nearcast.links.tcp_mesh import TcpMesh
+from nearcast.server.peer_channels import PeerChannels
 from nearcast.testing.ports import closed_port
 from nearcast.wire.noise import public_key
 from nearcast.wire.stream_channel import StreamSettings
@@ -471,6 +473,11 @@ def test_keys_that_cannot_be_used_are_left_out(play: Callable[[Scene], None]) ->
         ]
         one.mesh.learn([entry, *others])
         assert [state.server for state in one.mesh.states()] == ["e2"]
+        # of the right length, but not a key that anybody can have
+        one.mesh.learn([PeerAddress("e4", "127.0.0.1", one.mesh.port, bytes(32))])
+        one.mesh.send("e4", b"hello")
+        await until(lambda: one.mesh.states()[0].state == "refused")
+        assert "not usable" in one.mesh.states()[0].last_error
         await one.mesh.close()
 
     play(scene)
@@ -517,5 +524,48 @@ def test_distances_are_emulated_above_the_links(play: Callable[[Scene], None]) -
             assert [state.state for state in far.states()] == ["connected"]
             assert far.rejected == {}
             await far.close()
+
+    play(scene)
+
+
+def test_channels_above_deliver_all_while_connections_break(play: Callable[[Scene], None]) -> None:
+    async def scene() -> None:
+        rng = random.Random(4)
+        settings = TcpMeshSettings(tick_s=0.02, first_retry_s=0.005, longest_retry_s=0.02)
+        async with pair(settings) as (one, two):
+            channels = {"e1": PeerChannels(1), "e2": PeerChannels(1)}
+            got: dict[str, list[bytes]] = {"e1": [], "e2": []}
+
+            def flush(server: Server) -> None:
+                for receiver, frame in channels[server.name].poll(time.monotonic()):
+                    server.mesh.send(receiver, frame)
+
+            def listen(server: Server, other: Server) -> None:
+                def hear(sender: str, frame: bytes) -> None:
+                    now = time.monotonic()
+                    got[server.name] += channels[server.name].receive(sender, frame, now)
+                    flush(server)
+
+                server.mesh._peers[other.name]._on_message = hear
+
+            listen(one, two)
+            listen(two, one)
+            for number in range(300):
+                for server, other in ((one, two), (two, one)):
+                    channels[server.name].send(other.name, b"%d" % number)
+                    flush(server)
+                    if rng.random() < 0.05:
+                        for connection in list(server.mesh._peers[other.name]._connections):
+                            connection.abort(ConnectionAbortedError("cut by the test"))
+                await asyncio.sleep(0)
+
+            def all_taken() -> bool:
+                flush(one)
+                flush(two)
+                return not channels["e1"].waiting("e2") and not channels["e2"].waiting("e1")
+
+            await until(all_taken)
+            assert got["e1"] == got["e2"] == [b"%d" % number for number in range(300)]
+            await until(lambda: one.connections(two) == two.connections(one) == 1)
 
     play(scene)

@@ -6,17 +6,25 @@ import asyncio
 import json
 import logging
 import threading
+from collections.abc import Callable
 from io import StringIO
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from nearcast.errors import NearcastError, RestartNeededError, SpoolLostError
 from nearcast.links.memory_mesh import MemoryHub
+from nearcast.links.mesh import PeerAddress
+from nearcast.links.tcp_mesh import TcpMesh
 from nearcast.runtime.config import ManagerEntry, MeshConfig, ServerConfig
 from nearcast.runtime.logs import start_logging
 from nearcast.runtime.server import LiveServer, run_server
+from nearcast.server.mesh_messages import NewOrders, encode_mesh
 from nearcast.server.outputs import Outputs
+from nearcast.server.peer_channels import PeerChannels
+from nearcast.server.site_orders import Orders, ServerOrder
+from nearcast.wire.noise import public_key
 from small_site.making import metrics_of
 
 MESH = MeshConfig("127.0.0.1:1", ManagerEntry("127.0.0.1:2", "07" * 32))
@@ -108,3 +116,69 @@ def test_a_server_whose_spool_is_lost_ends_with_the_reason(
     monkeypatch.setattr(LiveServer, "start", start_and_lose)
     with pytest.raises(RestartNeededError, match="server 'cloud' ends: the sync failed"):
         asyncio.run(run_server(_cloud(tmp_path), MemoryHub().link("cloud"), asyncio.Event()))
+
+
+class Peer:
+    """Another server on the mesh, which says what it likes."""
+
+    def __init__(self, seed: bytes) -> None:
+        self.key = seed * 32
+        self.mesh = TcpMesh("127.0.0.1", 0, self.key)
+        self.channels = PeerChannels(1)
+
+    async def start(self, server: PeerAddress) -> None:
+        self.server = server.server
+        self.mesh.learn([server])
+        await self.mesh.start(self._hear)
+
+    def order(self, revision: int, servers: tuple[ServerOrder, ...] = ()) -> None:
+        orders = Orders(revision, 1, "cloud", servers, (), ())
+        self.channels.send(self.server, encode_mesh(NewOrders(orders)))
+        self._flush()
+
+    def _hear(self, server: str, frame: bytes) -> None:
+        self.channels.receive(server, frame, 0.0)
+        self._flush()
+
+    def _flush(self) -> None:
+        for server, frame in self.channels.poll(0.0):
+            self.mesh.send(server, frame)
+
+
+def test_only_the_manager_gives_orders_whoever_else_says_to_be_it(tmp_path: Path) -> None:
+    manager, liar, own_key = Peer(b"\1"), Peer(b"\2"), b"\3" * 32
+
+    async def until(condition: Callable[[], bool]) -> None:
+        async with asyncio.timeout(30):
+            while not condition():  # noqa: ASYNC110 - many things may make it hold
+                await asyncio.sleep(0.005)
+
+    async def live() -> None:
+        entry = ManagerEntry("127.0.0.1:1", public_key(manager.key).hex())
+        config = msgspec.structs.replace(_cloud(tmp_path), mesh=MeshConfig("127.0.0.1:0", entry))
+        mesh = TcpMesh("127.0.0.1", 0, own_key)
+        server = LiveServer(config, mesh, None)
+        await server.start()
+        address = PeerAddress("cloud", "127.0.0.1", mesh.port, public_key(own_key))
+        try:
+            await liar.start(address)
+            liar.order(5)
+            await until(lambda: mesh.rejected.get("unknown_key", 0) >= 2)
+            assert server.node.orders is None
+            await manager.start(address)
+            servers = (
+                ServerOrder("cloud", "", 0, public_key(own_key), "127.0.0.1", mesh.port),
+                ServerOrder("e2", "", 0, public_key(liar.key), "127.0.0.1", liar.mesh.port),
+            )
+            manager.order(1, servers)
+            await until(lambda: server.node.counts["mesh_refused"] > 0)
+            assert server.node.orders is not None
+            assert server.node.orders.revision == 1
+            links = {one.server: one.state for one in mesh.states()}
+            assert links == {"manager": "connected", "e2": "connected"}
+        finally:
+            await server.stop()
+            await liar.mesh.close()
+            await manager.mesh.close()
+
+    asyncio.run(live())

@@ -23,13 +23,15 @@ PIECE = 65_535 - 16 - 1
 
 
 def dial(to: bytes = LISTENER, limits: StreamSettings | None = None) -> StreamChannel:
-    return StreamChannel.dial(
+    channel = StreamChannel.dial(
         static=DIALLER,
         ephemeral=b"\4" * 32,
         peer_key=public_key(to),
         payload=b"dialler's",
         settings=limits,
     )
+    channel.begin()
+    return channel
 
 
 def answer(limits: StreamSettings | None = None, static: bytes = LISTENER) -> StreamChannel:
@@ -186,6 +188,7 @@ def test_a_replayed_first_message_establishes_nothing() -> None:
 
 def test_a_key_that_is_not_accepted_gets_no_answer() -> None:
     stranger = StreamChannel.dial(static=OTHER, ephemeral=b"\4" * 32, peer_key=public_key(LISTENER))
+    stranger.begin()
     listener = answer()
     with pytest.raises(UnknownKeyError):
         listener.receive(stranger.take_output(), 0.0)
@@ -243,3 +246,12 @@ def test_pings_are_answered_unless_the_other_side_does_not_read() -> None:
     listener.receive(dialler.take_output(), 0.0)
     dialler.receive(listener.take_output(), 5.5)
     assert dialler.round_trip_s == 0.5
+
+
+def test_a_key_that_cannot_be_used_is_told() -> None:
+    channel = StreamChannel.dial(static=DIALLER, ephemeral=b"\4" * 32, peer_key=bytes(32))
+    with pytest.raises(StreamError, match="public key is not usable"):
+        channel.begin()
+    channel = answer()
+    channel.begin()  # has nothing to say first
+    assert channel.take_output() == b""

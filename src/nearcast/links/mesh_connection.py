@@ -84,7 +84,12 @@ class MeshConnection(asyncio.Protocol):
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._transport.set_write_buffer_limits(high=self._write_limit_bytes)
         self.owner.on_opened(self)
-        self._flush()
+        try:
+            self.channel.begin()
+        except StreamError as error:
+            self.abort(error)
+        else:
+            self._flush()
 
     def data_received(self, data: bytes) -> None:
         """Open what came; whatever is wrong with it ends this connection and nothing else."""

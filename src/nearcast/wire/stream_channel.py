@@ -53,9 +53,9 @@ class StreamSettings:
 
 
 class StreamChannel:
-    """One side of a stream; made by `dial` or `answer`, driven by whoever has the socket.
+    """One side of a stream; made by `dial` or `answer`, driven by the owner of the socket.
 
-    After each call `take_output` returns what is to be written.
+    Call `begin` when the socket is connected. After each call `take_output` returns what is to be written.
     """
 
     __slots__ = (
@@ -81,13 +81,9 @@ class StreamChannel:
         "round_trip_s",
     )
 
-    def __init__(
-        self,
-        initiator: InitiatorHandshake | None,
-        payload: bytes,
-        settings: StreamSettings | None,
-    ) -> None:
-        self._initiator, self._payload = initiator, payload
+    def __init__(self, payload: bytes, settings: StreamSettings | None) -> None:
+        self._initiator: InitiatorHandshake | None = None
+        self._payload = payload
         self._settings = settings or StreamSettings()
         self._accepts: Callable[[bytes, bytes], bool] = lambda _key, _payload: True
         self._static = self._ephemeral = b""
@@ -119,13 +115,9 @@ class StreamChannel:
         payload: bytes = b"",
         settings: StreamSettings | None = None,
     ) -> StreamChannel:
-        """Begin a stream to the owner of a key; its first handshake message is put out at once."""
-        initiator = InitiatorHandshake(
-            static=static, ephemeral=ephemeral, responder_static=peer_key, prologue=_PROLOGUE
-        )
-        channel = cls(initiator, payload, settings)
-        channel.peer_key = peer_key
-        channel._put(initiator.write_first(payload))
+        """Return the side that begins a stream to the owner of a key."""
+        channel = cls(payload, settings)
+        channel._static, channel._ephemeral, channel.peer_key = static, ephemeral, peer_key
         return channel
 
     @classmethod
@@ -139,9 +131,31 @@ class StreamChannel:
         settings: StreamSettings | None = None,
     ) -> StreamChannel:
         """Wait for a handshake; `accepts` gets the key that the other side proved, and its payload."""
-        channel = cls(None, payload, settings)
+        channel = cls(payload, settings)
         channel._accepts, channel._static, channel._ephemeral = accepts, static, ephemeral
         return channel
+
+    def begin(self) -> None:
+        """Put out the first handshake message, if this is the side that dials.
+
+        Raises
+        ------
+        StreamError
+            When the other side's key cannot be used.
+        """
+        if not self.peer_key:
+            return
+        initiator = InitiatorHandshake(
+            static=self._static,
+            ephemeral=self._ephemeral,
+            responder_static=self.peer_key,
+            prologue=_PROLOGUE,
+        )
+        try:
+            self._put(initiator.write_first(self._payload))
+        except NoiseError as error:
+            raise StreamError(str(error)) from None
+        self._initiator = initiator
 
     @property
     def is_exhausted(self) -> bool:
