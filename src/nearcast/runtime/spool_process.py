@@ -132,6 +132,8 @@ class _Rounds:
                 for group in decode_groups(one):
                     self._log.append(group)
             taken_bytes += size
+            if not self._reader.was_filled:  # nothing is left, and a look would tell no more
+                return True
         return True
 
     def _commit(self) -> bool:
