@@ -64,7 +64,7 @@ class Moody:
             if order == "everybody":
                 yield Notification(b"1", NearestClients(0.0, 0.0, 1), message)
                 yield Notification(b"2", InCircle(0.0, 0.0, 1.0), message)
-                yield Notification(b"3", NamedClients(("sub", "stranger")), message)
+                yield Notification(b"3", NamedClients(("sub", "unknown")), message)
                 yield Notification(b"4", "all", message)
             yield Notification(json.dumps([self.count, len(spool)]).encode(), cause=message)
     def state(self):
@@ -375,7 +375,7 @@ def test_audiences_arrive_as_they_were_meant() -> None:
         assert [one.audience for one in result.notifications[:3]] == [
             NearestClients(0.0, 0.0, 1),
             InCircle(0.0, 0.0, 1.0),
-            NamedClients(["sub", "stranger"]),  # type: ignore[arg-type]
+            NamedClients(["sub", "unknown"]),  # type: ignore[arg-type]
         ]
         wrong: object = result.notifications[3].audience
         assert wrong == ["'all'"]

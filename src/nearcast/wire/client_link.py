@@ -16,7 +16,7 @@ _NEVER = float("inf")
 _PROBES = 6
 """Reports that are sent once more before a silent home counts as gone: losses happen."""
 _RECEIPTS_AT_ONCE = 32
-"""So many datagrams are confirmed without delay: half of what one receipt covers."""
+"""Datagrams that are confirmed without delay: half of what one receipt covers."""
 _RECEIPT_BITS = (1 << 64) - 1
 
 
@@ -54,14 +54,14 @@ class ClientLink:
         self._receipts = 0
 
     def open(self, data: bytes, now: float) -> bytes:
-        """Return the payload of a datagram: the server lives."""
+        """Return the payload of a datagram and note that the server is alive."""
         payload = self.channel.open(data)
         self._last_heard, self._confirm_wait_s = now, None
         self._asked_at, self._probes = _NEVER, 0
         return payload
 
     def note_question(self, now: float) -> None:
-        """Note that something was sent that a server which lives answers."""
+        """Note that something was sent which a running server answers."""
         self._asked_at = min(self._asked_at, now)
 
     def take_suspicion(self, now: float) -> bool:
@@ -115,7 +115,7 @@ class ClientLink:
         return [
             SendDatagram(self.home.address, self.channel.seal(b"".join(group)))
             for group in pack(frames, self._settings.datagram_limit - SEALED_OVERHEAD)
-            if not self.channel.is_spent
+            if not self.channel.is_exhausted
         ]
 
     def next_due(self) -> float:
