@@ -178,14 +178,12 @@ def test_requests_of_a_topic_are_processed_in_order_while_others_are_on_their_wa
         asked = [server.ask(topic(), *batch, first=True)]
         asked += [server.ask(topic(), message()) for _ in range(20)]
         asked += [server.ask(topic(), message(), context=(message(), message()))]
-        assert server.host.queue_length == 22
         results = await server.done()
         assert [one.request for one in results] == asked
         assert payloads(*results)[:4] == [b"[1, 3]", b"[2, 3]", b"[3, 3]", b"[4, 4]"]
         assert payloads(results[-1]) == [b"[24, 4]"]
         assert [note.cause for note in results[0].notifications] == batch
         assert server.states["t"] == b"24"
-        assert server.host.queue_length == 0
 
     run(story, loop)
 

@@ -202,20 +202,6 @@ def test_a_disk_that_stands_still_does_not_stop_the_server() -> None:
     asyncio.run(main())
 
 
-def test_the_groups_of_a_pass_follow_those_before_them() -> None:
-    async def main() -> None:
-        shop = Shop(FakeDisk(seed=9))
-        await shop.writer.start()
-        shop.writer.append(group(1))
-        shop.writer.append_all([group(2), group(3)])
-        shop.writer.append_all([group(4)])
-        assert shop.writer.uncommitted == 4
-        await shop.writer.close()
-        assert shop.tickets == [1, 2, 3, 4]
-
-    asyncio.run(main())
-
-
 def test_close_commits_what_is_queued_and_tells_it() -> None:
     async def main() -> None:
         disk = FakeDisk(seed=2)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Protocol
 
 import msgspec
@@ -120,13 +120,6 @@ class SpoolWriter:
         if not self._unsent:
             self._loop.call_soon(self._send)  # all groups of a pass in one frame
         self._unsent.append(group)
-
-    def append_all(self, groups: Sequence[Group]) -> None:
-        """Queue the groups of a whole pass, and hand them over at once."""
-        self._tickets.extend([group.ticket for group in groups])
-        self._appended_s.extend([self._clock()] * len(groups))
-        self._unsent += groups
-        self._send()
 
     def oldest_wait_s(self, now: float | None = None) -> float:
         """Return how long the oldest group that is not durable has waited."""

@@ -203,9 +203,9 @@ class ServerSessions:
     ) -> None:
         match message:
             case Subscribe() | Unsubscribe():
-                self._events.append(Deliver(session.client, message, now))
+                self._events.append(Deliver(session.client, message))
             case Report():
-                self._events.append(Deliver(session.client, message, now))
+                self._events.append(Deliver(session.client, message))
                 self._queue(session, session.redirect or Heartbeat())
             case Received():
                 session.on_received(message)

@@ -64,8 +64,6 @@ class WireSettings:
     """Durable publications in flight per topic; also what a server holds behind a gap."""
     publish_limit: int = 4_096
     """Durable publications that a client keeps unacknowledged."""
-    topic_limit: int = 1_024
-    """Topics that a server follows per session; forgetting one costs repeated deliveries."""
     notification_limit: int = 256
     """Datagrams of unconfirmed notifications that a server keeps per session."""
     receipt_delay_s: float = 0.06
