@@ -23,7 +23,7 @@ from nearcast.runtime.config import SpoolConfig
 from nearcast.sdk import Notification
 from nearcast.sdk.client import Client
 from nearcast.sdk.credentials import Credentials
-from nearcast.site.layout import SiteOptions
+from nearcast.site.layout import SiteSettings
 from nearcast.site.live_site import run_site
 
 __all__ = ["PROTOTYPE_MEDIAN_MS", "RATES_HZ", "EchoPoint", "run", "summary"]
@@ -83,7 +83,7 @@ def run(
     with tempfile.TemporaryDirectory(prefix="nearcast-echo-") as text:
         folder = Path(text)
         _write_scenario(folder / "scenario")
-        options = SiteOptions(
+        options = SiteSettings(
             method="nearest",
             delay_factor=0.0,
             processor="echo",
