@@ -65,7 +65,7 @@ __all__ = ["up"]
     "--for",
     "seconds",
     type=click.FloatRange(min=0),
-    help="Stop after so many seconds.  [default: at Ctrl-C]",
+    help="Stop after this many seconds.  [default: at Ctrl-C]",
 )
 @json_option
 def up(

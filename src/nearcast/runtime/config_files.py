@@ -107,7 +107,7 @@ def _read_toml(path: Path) -> dict[str, Any]:
 
 
 def _refuse_unknown(path: Path, value: Any, info: inspect.Type, place: str = "") -> None:
-    """Refuse unknown keys, with the nearest known one, and values that are not numbers where numbers belong."""
+    """Refuse unknown keys, with the nearest known one, and what is not a finite number."""
     if isinstance(value, float) and not math.isfinite(value):
         _fail(path, place, f"must be a finite number, not {value}")
     if isinstance(value, int) and abs(value) >= 1 << 63:

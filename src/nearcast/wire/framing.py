@@ -94,8 +94,8 @@ def mac2_of(cookie: bytes, covered: bytes) -> bytes:
 class InitKeys:
     """What both sides derive from the server's static public key, for INIT and cookie reply.
 
-    Each sender that knows the public key can compute mac1; it keeps blind senders from making the server
-    compute a handshake, no more.
+    Each sender that knows the public key can compute mac1; it keeps blind senders from making
+    the server compute a handshake, no more.
     """
 
     def __init__(self, server_static: bytes) -> None:

@@ -205,7 +205,7 @@ class ServerSession:
         """
         self.last_heard = now
         if not self.is_confirmed:
-            # A client that seals has received the answer to its INIT: at this address, if it is the same.
+            # Who seals has received the answer to its INIT: at this address, if it is the same.
             self.is_confirmed = True
             self.address = address if address == self._init_address else None
         if address == self.address:
