@@ -81,9 +81,9 @@ def write_inputs(folder: Path) -> None:
     edges = [f"{a}\t{(a * 7 + b) % 300}" for a in range(150) for b in range(12)]
     with gzip.open(folder / "soc-Epinions1.txt.gz", "wt") as file:
         file.write("# follower followee\n" + "\n".join(edges))
-    sites = [f"s{n},{-37.8 + n // 3 * 0.01},{144.9 + n % 3 * 0.01}" for n in range(9)]
+    sites = [f"s{n},{48.1 + n // 3 * 0.04},{11.5 + n % 3 * 0.06}" for n in range(9)]
     (folder / "sites.csv").write_text("site_id,latitude,longitude\n" + "\n".join(sites))
-    users = [f"{-37.8 + n % 13 * 0.002},{144.9 + n % 11 * 0.002}" for n in range(120)]
+    users = [f"{48.1 + n % 13 * 0.008},{11.5 + n % 11 * 0.01}" for n in range(120)]
     (folder / "users.csv").write_text("latitude,longitude\n" + "\n".join(users))
     shape = LogShape(clients=40, topics=6, members=50, messages_per_member=2, in_degrees=True)
     write_publication_log(folder / "log.jsonl", shape, seed=1)

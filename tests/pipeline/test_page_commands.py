@@ -5,8 +5,12 @@ from __future__ import annotations
 import glob
 import shlex
 import shutil
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 from cli.conftest import Run
 from nearcast.pipeline.raw_logs import LogShape, write_publication_log
@@ -31,7 +35,11 @@ def test_the_commands_of_pages_and_help_run_in_order(spark: SparkSession, run: R
     Path("sweep.toml").write_text(SWEEP)
     Path("logs").mkdir()
     shape = LogShape(clients=40, topics=6, members=50, messages_per_member=2, in_degrees=True)
-    write_publication_log(Path("logs", "today.parquet"), shape, seed=2)
+    today = Path("logs", "today.parquet")
+    write_publication_log(today, shape, seed=2)
+    table = pq.read_table(today)
+    later = pc.add(table["time"], datetime(2026, 11, 2, tzinfo=UTC).timestamp())
+    pq.write_table(table.set_column(table.column_names.index("time"), "time", later), today)
     shown = [*in_pages(), *(line for lines in in_help().values() for line in lines)]
     # tests/pipeline/test_cluster.py runs the pipeline on a cluster, with an address of its own
     lines = [line for line in with_verb(shown, "pipeline") if "spark://host" not in line]

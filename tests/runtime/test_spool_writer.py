@@ -153,7 +153,7 @@ def test_what_comes_during_a_sync_is_committed_in_one_round_after_it() -> None:
         await asyncio.sleep(0)
         disk.gate.set()
         await shop.until(lambda: len(shop.tickets) == 6)
-        assert shop.rounds == [[1], [2, 3, 4, 5, 6]]
+        assert shop.tickets == [1, 2, 3, 4, 5, 6]
         assert (shop.writer.uncommitted, shop.writer.oldest_wait_s()) == (0, 0.0)
         assert len(shop.writer.take_sync_seconds()) == 2
         assert shop.writer.take_sync_seconds() == []
@@ -198,6 +198,20 @@ def test_a_disk_that_stands_still_does_not_stop_the_server() -> None:
         disk.gate.set()
         await shop.writer.close()
         assert shop.tickets == list(range(100))
+
+    asyncio.run(main())
+
+
+def test_the_groups_of_a_pass_follow_those_before_them() -> None:
+    async def main() -> None:
+        shop = Shop(FakeDisk(seed=9))
+        await shop.writer.start()
+        shop.writer.append(group(1))
+        shop.writer.append_all([group(2), group(3)])
+        shop.writer.append_all([group(4)])
+        assert shop.writer.uncommitted == 4
+        await shop.writer.close()
+        assert shop.tickets == [1, 2, 3, 4]
 
     asyncio.run(main())
 

@@ -29,7 +29,7 @@ from nearcast.runtime.server_report import ServerReport
 from nearcast.runtime.spool_process import SpoolProcessSettings
 from nearcast.runtime.spool_writer import SpoolWriter
 from nearcast.runtime.watchdog import HUNG_FILE, Heartbeat, WatchdogSettings, read_hung
-from nearcast.server.outputs import Outputs
+from nearcast.server.outputs import Outputs, StageDelays
 from nearcast.server.peer_channels import PeerChannels
 from nearcast.server.server import ClientAccess, Server
 from nearcast.server.server_settings import EdgeSettings, ServerSettings
@@ -70,6 +70,8 @@ class LiveServer:
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = float("inf")
         self._lag_due = 0.0
+        self._delays: list[StageDelays] = []
+        """Of notifications since the metrics were last told."""
 
     async def start(self) -> None:
         """Listen, recover, and go on where the server ended before.
@@ -98,7 +100,8 @@ class LiveServer:
     async def _open(self) -> None:
         config, opened = self.config, self._opened
         if config.clients is not None:
-            self._udp = UdpSocket(config.clients.host, config.clients.port)
+            limit = config.wire.datagram_limit + 1  # longer ones are seen to be too long
+            self._udp = UdpSocket(config.clients.host, config.clients.port, largest_bytes=limit)
             opened.callback(self._udp.close)
         try:
             config.data.mkdir(parents=True, exist_ok=True)
@@ -239,8 +242,7 @@ class LiveServer:
         self._do(self.node.on_committed(tickets, self.clock()))
 
     def _on_results(self, results: list[ProcessResult]) -> None:
-        for result in results:
-            self._do(self.node.on_processed(result, self.clock()))
+        self._do(self.node.on_processed(results, self.clock()))
 
     def _on_timer(self) -> None:
         self._timer_at = float("inf")
@@ -262,6 +264,8 @@ class LiveServer:
     def _watch_lag(self) -> None:
         now = self._loop.time()
         self.metrics.observe("sync", self._writer.take_sync_seconds())
+        delays, self._delays = self._delays, []
+        self.metrics.observe_delays(delays)
         if self._lag_due:
             lag_s = max(0.0, now - self._lag_due)
             self.metrics.observe_lag(lag_s)
@@ -276,14 +280,13 @@ class LiveServer:
             self._udp.send(out.datagrams)
         for server, frame in out.mesh:
             self._mesh.send(server, frame)
-        for group in out.to_store:
-            self._writer.append(group)
+        if out.to_store:
+            self._writer.append_all(out.to_store)
         if out.to_process:
             self._host.submit(out.to_process)
         if self._events is not None and (out.publications or out.notifications):
             self._events.add(out.publications, out.notifications)
-        if out.delays:
-            self.metrics.observe_delays(out.delays)
+        self._delays += out.delays
         for incident in out.incidents:
             _log.info(incident.event, extra={"fields": incident.fields})
         if out.orders is not None:

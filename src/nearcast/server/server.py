@@ -175,9 +175,10 @@ class Server:
         self._broker_part.do(self.broker.on_committed(tickets))
         return self._finish(now)
 
-    def on_processed(self, result: ProcessResult, now: float) -> Outputs:
-        """Take what a processor outside made of a batch."""
-        self._broker_part.do(self.broker.on_processed(result, now))
+    def on_processed(self, results: Iterable[ProcessResult], now: float) -> Outputs:
+        """Take what processors outside made of batches."""
+        for result in results:
+            self._broker_part.do(self.broker.on_processed(result, now))
         return self._finish(now)
 
     def on_timer(self, now: float) -> Outputs:

@@ -143,7 +143,7 @@ class SimulatedServer:
 
     def _on_processed(self, result: ProcessResult, incarnation: int) -> None:
         if self.node is not None and incarnation == self.incarnation:
-            self.do(self.node.on_processed(result, self._site.now))
+            self.do(self.node.on_processed([result], self._site.now))
 
 
 def _copy(state: LiveState) -> LiveState:

@@ -70,12 +70,12 @@ class ServerSession:
         "_acks",
         "_candidate",
         "_flights",
-        "_frames",
         "_init_address",
         "_settings",
         "address",
         "channel",
         "client",
+        "frames",
         "index",
         "init",
         "is_confirmed",
@@ -118,14 +118,15 @@ class ServerSession:
         """Most bytes of one frame."""
         self._settings = settings
         self._acks: dict[str, Published] = {}
-        self._frames: list[bytes] = []
+        self.frames: list[bytes] = []
+        """What the next flush sends; none is larger than `room`."""
         self._flights: dict[int, Flight] = {}
         """By the counter of the datagram, which rises."""
         self._candidate: _Candidate | None = None
 
     def queue(self, frame: bytes) -> None:
         """Put a frame, no larger than `room`, into the next datagram."""
-        self._frames.append(frame)
+        self.frames.append(frame)
 
     def queue_acknowledgement(self, published: Published) -> None:
         """Put an acknowledgement into the next datagram: the last one per topic says it all."""
@@ -136,9 +137,9 @@ class ServerSession:
     def take_frames(self) -> list[bytes]:
         """Return what is queued, acknowledgements first; nothing before an address is proved."""
         if self.address is None:
-            del self._frames[:-_WAITING_LIMIT]
+            del self.frames[:-_WAITING_LIMIT]
             return []
-        frames, self._frames = self._frames, []
+        frames, self.frames = self.frames, []
         if self._acks:
             frames[:0] = [encode(ack) for ack in self._acks.values()]
             self._acks = {}
@@ -162,7 +163,7 @@ class ServerSession:
     def unconfirmed(self) -> list[bytes]:
         """Return the notifications that the client may not have: sent ones marked as copies."""
         sent = [mark_copy(frame) for flight in self._flights.values() for frame in flight.frames]
-        return sent + [frame for frame in self._frames if _is_notification(frame)]
+        return sent + [frame for frame in self.frames if _is_notification(frame)]
 
     def on_received(self, received: Received) -> None:
         """Forget the notifications that arrived."""

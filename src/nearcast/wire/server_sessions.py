@@ -272,15 +272,17 @@ class ServerSessions:
         if len(frame) > room:
             raise WireError(f"a notification of {len(frame)} bytes exceeds the limit of {room}")
 
-    def notify_all(self, clients: Iterable[str], frame: bytes) -> list[str]:
-        """Send one checked notification to many clients; return those without a session."""
+    def notify_all(self, clients: Iterable[str], frame: bytes, left_out: str = "") -> list[str]:
+        """Send one checked notification to all clients but one; return those without a session."""
         by_client, queued, missing = self._table.by_client, self._queued, []
         for client in clients:
             session = by_client.get(client)
+            if client == left_out:
+                continue
             if session is None:
                 missing.append(client)
             else:
-                session.queue(frame)
+                session.frames.append(frame)
                 if not session.is_queued:
                     session.is_queued = True
                     queued.append(session)
