@@ -360,7 +360,7 @@ def test_audiences_become_clients() -> None:
     assert set(resolve(table, "t", InCircle(0.5, 0.5, 0.3), by_distance[0])[0].clients) == {
         client for client in by_distance[1:] if squared(client) <= 0.09
     }
-    named, _ = resolve(table, "t", NamedClients(("c1", "stranger", "c1", "c2")), "c1")
+    named, _ = resolve(table, "t", NamedClients(("c1", "unknown", "c1", "c2")), "c1")
     assert named.clients == ("c1", "c2")
     assert resolve(table, "unknown", AllSubscribers(), "c1")[0].clients == ()
 

@@ -65,7 +65,7 @@ __all__ = ["up"]
     "--for",
     "seconds",
     type=click.FloatRange(min=0),
-    help="Stop after so many seconds.  [default: at Ctrl-C]",
+    help="Stop after this many seconds.  [default: at Ctrl-C]",
 )
 @json_option
 def up(
@@ -101,7 +101,7 @@ def up(
     from nearcast.broker.registry import make_processor
     from nearcast.domain.scenario_files import read_scenario
     from nearcast.errors import ConfigError
-    from nearcast.site.layout import SiteOptions
+    from nearcast.site.layout import SiteSettings
     from nearcast.site.live_site import run_site
 
     try:
@@ -114,7 +114,7 @@ def up(
     servers = len(read_scenario(scenario).servers)
     if plan_folder is None:
         _check_method(method, model)
-    site_options = SiteOptions(
+    site_options = SiteSettings(
         plan=plan_folder,
         model=model,
         method=method,

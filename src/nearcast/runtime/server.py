@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import logging
 import os
 from contextlib import AsyncExitStack
@@ -13,6 +12,7 @@ from nearcast.broker.guard import GuardSettings
 from nearcast.broker.requests import ProcessResult
 from nearcast.errors import OutputError, RestartNeededError
 from nearcast.links.emulated_mesh import EmulatedMesh
+from nearcast.links.garbage import freeze_gc
 from nearcast.links.mesh import MeshLink
 from nearcast.links.steady_clock import SteadyClock
 from nearcast.links.udp import UdpSocket
@@ -37,14 +37,12 @@ from nearcast.server.site_orders import Orders
 from nearcast.server.stream_targets import Capacity
 from nearcast.spool.changes import LiveTopic
 
-__all__ = ["LiveServer", "freeze_gc", "run_server", "run_until"]
+__all__ = ["LiveServer", "run_server", "run_until"]
 
 _log = logging.getLogger(__name__)
 _LAG_INTERVAL_S = 0.1
 _ORDERS_FILE = "orders.msgpack"
 _DATAGRAMS_PER_PASS = 64
-_GARBAGE_THRESHOLD = 10_000
-"""New objects before a search for cycles: messages make many objects and no cycles."""
 
 
 class LiveServer:
@@ -305,13 +303,6 @@ class LiveServer:
             self._timer_at = at
             delay_s = min(max(0.0, at - self.clock()), 1.0)
             self._timer = self._loop.call_later(delay_s, self._on_timer)
-
-
-def freeze_gc() -> None:
-    """Leave out of later searches for cycles what is there now: they would stop the loop."""
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(_GARBAGE_THRESHOLD, 20, 100)
 
 
 async def run_server(config: ServerConfig, mesh: MeshLink, stop: asyncio.Event) -> None:

@@ -97,7 +97,7 @@ def enrol(
     ConfigError
         Naming the first client that cannot be let in; then nothing changed.
     """
-    clients, rooms = dict(state.clients), _Rooms(state)
+    clients, homes = dict(state.clients), _HomeChoice(state)
     owners = {one.public_key: one.client for one in clients.values()}
     records = []
     for asked in enrolments:
@@ -109,7 +109,7 @@ def enrol(
         if asked.client in state.plan.homes:
             home = state.plan.homes[asked.client]
         elif asked.place_km is not None:
-            home = rooms.move(before.home if before else None, asked.place_km)
+            home = homes.move(before.home if before else None, asked.place_km)
         else:
             raise ConfigError(
                 f"client {asked.client!r} is not in the scenario: its place is needed (x_km, y_km)"
@@ -142,10 +142,10 @@ def with_site(
         plan=plan,
         clients={one.client: one for one in wanted if one.home in servers},
     )
-    rooms = _Rooms(after)
+    homes = _HomeChoice(after)
     # one whose place was known from an earlier scenario only has to be somewhere
     moved = {
-        one.client: replace(one, home=rooms.move(None, one.place_km or (0.0, 0.0)))
+        one.client: replace(one, home=homes.move(None, one.place_km or (0.0, 0.0)))
         for one in wanted
         if one.home not in servers
     }
@@ -167,7 +167,7 @@ def make_orders(state: ManagerState, cloud: str, processing: Processing) -> Orde
     )
 
 
-class _Rooms:
+class _HomeChoice:
     """How many clients each server has, whether of the plan or enrolled besides."""
 
     def __init__(self, state: ManagerState) -> None:

@@ -155,7 +155,7 @@ class Server:
     def on_datagrams(
         self, batch: Sequence[tuple[bytes, Address]], now: float, queue_age_s: float = 0.0
     ) -> Outputs:
-        """Take datagrams of clients; the first of them has waited so long in the kernel."""
+        """Take datagrams; `queue_age_s` is how long the first of them waited in the kernel."""
         assert self.clients is not None
         self.clients.on_datagrams(batch, now, queue_age_s)
         return self._finish(now)

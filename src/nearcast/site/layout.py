@@ -52,7 +52,7 @@ from nearcast.sdk.credentials import new_private_key
 from nearcast.wire.noise import public_key
 from nearcast.wire.settings import WireSettings
 
-__all__ = ["MANAGER", "SiteFolder", "SiteOptions", "SiteServerPlace", "lay_out_site"]
+__all__ = ["MANAGER", "SiteFolder", "SiteServerPlace", "SiteSettings", "lay_out_site"]
 
 MANAGER = "manager"
 _ONE_ADDRESS = WireSettings(prefix_inits_per_s=5_000.0, prefix_burst=10_000.0, inits_per_s=5_000.0)
@@ -62,7 +62,7 @@ _PORTS = range(20_000, 32_000)
 
 
 @dataclass(frozen=True, slots=True)
-class SiteOptions:
+class SiteSettings:
     """How a site is run on one machine."""
 
     plan: Path | None = None
@@ -159,7 +159,7 @@ class SiteFolder(msgspec.Struct, frozen=True):
 
 
 def lay_out_site(
-    scenario: Scenario, scenario_folder: Path, folder: Path, options: SiteOptions
+    scenario: Scenario, scenario_folder: Path, folder: Path, options: SiteSettings
 ) -> SiteFolder:
     """Write the folder of a site and return what is where.
 
@@ -217,7 +217,7 @@ def _places(
     )
 
 
-def _write_configs(site: SiteFolder, scenario: Scenario, options: SiteOptions) -> None:
+def _write_configs(site: SiteFolder, scenario: Scenario, options: SiteSettings) -> None:
     network = network_of(scenario)
     edges = [one for one in site.servers if one.role == "edge"]
     write_config(

@@ -50,17 +50,17 @@ class Channel:
         """Counters of the other side that arrived."""
 
     @property
-    def is_worn(self) -> bool:
+    def rekey_due(self) -> bool:
         """Whether a new handshake is due."""
         return self.counter > self.rekey_at
 
     @property
-    def is_spent(self) -> bool:
+    def is_exhausted(self) -> bool:
         """Whether no counter is left."""
         return self.counter >= self._counter_limit
 
     def seal(self, payload: bytes) -> bytes:
-        """Return a datagram with this payload; the caller checks `is_spent` before."""
+        """Return a datagram with this payload; the caller checks `is_exhausted` before."""
         counter = self.counter
         assert counter < self._counter_limit
         self.counter = counter + 1

@@ -58,14 +58,14 @@ class ClientLink:
         self._receipts_at_once = round(_RECEIPTS_AT_ONCE * (0.75 + shift / 2))
 
     def open(self, data: bytes, now: float) -> bytes:
-        """Return the payload of a datagram: the server lives."""
+        """Return the payload of a datagram and note that the server is alive."""
         payload = self.channel.open(data)
         self._last_heard, self._confirm_wait_s = now, None
         self._asked_at, self._probes = _NEVER, 0
         return payload
 
     def note_question(self, now: float) -> None:
-        """Note that something was sent that a server which lives answers."""
+        """Note that something was sent which a running server answers."""
         self._asked_at = min(self._asked_at, now)
 
     def take_suspicion(self, now: float) -> bool:
@@ -119,7 +119,7 @@ class ClientLink:
         return [
             SendDatagram(self.home.address, self.channel.seal(b"".join(group)))
             for group in pack(frames, self._settings.datagram_limit - SEALED_OVERHEAD)
-            if not self.channel.is_spent
+            if not self.channel.is_exhausted
         ]
 
     def next_due(self) -> float:

@@ -158,7 +158,7 @@ class ServerSession:
             return
         limit = self._settings.notification_limit
         for payload, flight in packets:
-            if channel.is_spent:
+            if channel.is_exhausted:
                 return
             if flight is not None and limit:
                 if len(flights) >= limit:
@@ -195,7 +195,7 @@ class ServerSession:
         """Return the datagrams that repeat what nobody confirmed in time."""
         sent: list[SendDatagram] = []
         for counter, flight in list(self._flights.items()):
-            if flight.due <= now and self.address is not None and not self.channel.is_spent:
+            if flight.due <= now and self.address is not None and not self.channel.is_exhausted:
                 del self._flights[counter]
                 wait_s = min(2 * flight.wait_s, self._settings.longest_retry_s)
                 copies = [mark_copy(frame) for frame in flight.frames]
@@ -213,7 +213,7 @@ class ServerSession:
         """
         self.last_heard = now
         if not self.is_confirmed:
-            # Whoever seals has received the answer to its INIT: at this address, if it is the same.
+            # Who seals has received the answer to its INIT: at this address, if it is the same.
             self.is_confirmed = True
             self.address = address if address == self._init_address else None
         if address == self.address:
@@ -222,7 +222,7 @@ class ServerSession:
         if candidate is None or candidate.address != address:
             candidate = self._candidate = _Candidate(address, random_bytes(TOKEN_BYTES))
         candidate.credit_bytes += size
-        if now - candidate.asked_at < self._settings.least_retry_s or self.channel.is_spent:
+        if now - candidate.asked_at < self._settings.least_retry_s or self.channel.is_exhausted:
             return None
         question = encode(Heartbeat(candidate.token))
         if candidate.credit_bytes < len(question) + SEALED_OVERHEAD:

@@ -20,8 +20,8 @@ from nearcast.wire.actions import (
     SessionOpened,
 )
 from nearcast.wire.codec import COPY, FRAME_BYTES, FRAME_LIMIT, Refused, decode_body, encode
-from nearcast.wire.doorkeeper import Authorise, CookieNeeded, Doorkeeper
 from nearcast.wire.framing import SEALED_OVERHEAD, Kind, read_header
+from nearcast.wire.handshake_gate import Authorise, CookieNeeded, HandshakeGate
 from nearcast.wire.hot_frames import PUBLISH, decode_publication
 from nearcast.wire.messages import (
     TOKEN_BYTES,
@@ -73,7 +73,7 @@ class ServerSessions:
     ) -> None:
         self._settings = settings or WireSettings()
         self._random_bytes = random_bytes
-        self.door = Doorkeeper(static_key, authorise, random_bytes, self._settings)
+        self.handshakes = HandshakeGate(static_key, authorise, random_bytes, self._settings)
         self.drops: Counter[str] = Counter()
         """What was refused, by reason."""
         self._table = SessionTable(self._settings)
@@ -125,14 +125,14 @@ class ServerSessions:
 
     def _on_init(self, data: bytes, address: Address, now: float) -> None:
         try:
-            admission = self.door.admit(data, address, now)
+            admission = self.handshakes.admit(data, address, now)
         except CookieNeeded as needed:
             self._outgoing.append(SendDatagram(address, needed.reply))
             raise
         if not self._table.make_room(admission.client):
             raise Refused("sessions_full")
         index = self._table.new_index(self._random_bytes)
-        channel, reply = self.door.welcome(admission, index, now)
+        channel, reply = self.handshakes.welcome(admission, index, now)
         assert len(reply) <= len(data)  # the address is not proved
         self._outgoing.append(SendDatagram(address, reply))
         self._table.add(
@@ -202,9 +202,9 @@ class ServerSessions:
     ) -> None:
         match message:
             case Subscribe() | Unsubscribe():
-                self._events.append(Deliver(session.client, message, now))
+                self._events.append(Deliver(session.client, message))
             case Report():
-                self._events.append(Deliver(session.client, message, now))
+                self._events.append(Deliver(session.client, message))
                 self._queue(session, session.redirect or Heartbeat())
             case Received():
                 session.on_received(message)
@@ -339,7 +339,7 @@ class ServerSessions:
             if session.awaits_receipts:
                 self._awaiting[session.index] = session
             if session.channel.counter > session.channel.rekey_at:
-                self.close(session.client, CloseReason.WORN, now)
+                self.close(session.client, CloseReason.REKEY, now)
         if self._awaiting and queued:
             self._next_resend = min(self._next_resend, now + wait_s)
         sent.extend(self._outgoing)

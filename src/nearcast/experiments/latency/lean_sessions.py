@@ -54,7 +54,7 @@ class LeanSession(ClientSession):
         self.connect(steady_now())
 
     def take(self, data: bytes, now: float) -> None:
-        """Take a datagram of the server: `receive` without what only strangers make necessary."""
+        """Take a datagram of the server: `receive` without what unknown senders make necessary."""
         if self._link is None or data[0] & _KIND_BITS != _SEALED:
             self.receive((data,), now)
             return

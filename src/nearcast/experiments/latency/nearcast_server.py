@@ -11,7 +11,7 @@ from pathlib import Path
 from nearcast.experiments.latency.processor import RECENT
 from nearcast.experiments.latency.workload import PUBLISHERS, SUBSCRIBERS, TOPICS, topic_name
 from nearcast.runtime.config import ProcessorsConfig, SpoolConfig
-from nearcast.site.layout import SiteOptions
+from nearcast.site.layout import SiteSettings
 from nearcast.site.live_site import run_site
 
 __all__ = ["NearcastServer", "run_nearcast"]
@@ -58,8 +58,8 @@ def run_nearcast(
         folder = Path(text)
         _write_scenario(folder / "scenario", names, senders, receivers, topics)
         _write_plan(folder / "plan", names, senders, receivers)
-        defaults = SiteOptions()
-        options = SiteOptions(
+        defaults = SiteSettings()
+        options = SiteSettings(
             plan=folder / "plan",
             delay_factor=0.0,
             processor=RECENT,
