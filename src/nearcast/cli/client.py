@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from nearcast.cli.manager_access import find_manager
 from nearcast.errors import ConfigError, WireError
 
 if TYPE_CHECKING:
@@ -255,7 +256,7 @@ def enrol(
         raise click.UsageError("--x-km and --y-km go together")
     if out.exists() and not overwrite:
         raise OutputError(f"{out}: exists already; --overwrite replaces it and the key in it")
-    manager_url, token = _manager(site, manager_url, token_file)
+    manager_url, token = find_manager(site, manager_url, token_file)
     found = enrol_client(manager_url, name, token, x_km=x_km, y_km=y_km, timeout_s=timeout_s)
     save_credentials(found, out, overwrite=overwrite)
     host, port = found.home.address
@@ -263,21 +264,6 @@ def enrol(
         print_line({"client": found.client, "credentials": str(out), "home": f"{host}:{port}"})
     else:
         click.echo(f"{found.client}: home is {host}:{port}; credentials: {out}")
-
-
-def _manager(site: Path | None, url: str | None, token_file: Path | None) -> tuple[str, str]:
-    """Return the manager's address and token."""
-    if site is not None and url is None and token_file is None:
-        from nearcast.site.layout import SiteFolder
-
-        folder = SiteFolder.find(site)
-        return folder.manager_url, folder.token
-    if site is not None or url is None or token_file is None:
-        raise click.UsageError("give either --site, or --manager and --token-file")
-    try:
-        return url, token_file.read_text().strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{token_file}: cannot be read: {error}") from None
 
 
 def _connect(credentials: Path, timeout_s: float) -> SyncClient:

@@ -22,6 +22,7 @@ from nearcast.runtime.config import SpoolConfig
 from nearcast.sdk import Notification
 from nearcast.sdk.client import Client
 from nearcast.sdk.credentials import Credentials
+from nearcast.server.processor_rules import ProcessorRule
 from nearcast.site.layout import SiteOptions
 from nearcast.site.live_site import run_site
 from nearcast.site.swarm import stop_searching_old_objects
@@ -86,7 +87,7 @@ def run(
         options = SiteOptions(
             method="nearest",
             delay_factor=0.0,
-            processor="echo",
+            processor_rules=(ProcessorRule("#", "echo"),),
             segment_mb=SpoolConfig().segment_mb,
         )
         begin("starting the site")

@@ -181,7 +181,7 @@ class LiveServer:
         config = self.config
         settings = ServerSettings(
             config.id,
-            config.mesh.manager.id if config.mesh.manager is not None else "",
+            config.manager.id if config.manager is not None else "",
             Capacity(
                 float("inf") if config.limits.storage is None else config.limits.storage,
                 float("inf") if config.limits.compute is None else config.limits.compute,
@@ -214,7 +214,7 @@ class LiveServer:
 
     def _learn(self, orders: Orders | None) -> None:
         """Tell the links who the other servers are."""
-        manager = self.config.mesh.manager
+        manager = self.config.manager
         peers = [] if manager is None else [manager_peer(manager)]
         if orders is not None:
             peers += server_peers(orders.servers, self.config.id)

@@ -12,7 +12,6 @@ from typing import Any
 from nearcast.errors import WireError
 from nearcast.server.manager_state import ManagerState, SiteServer, make_orders
 from nearcast.server.mesh_messages import Hello, LoadReport, NewOrders, decode_mesh, encode_mesh
-from nearcast.server.orders_from_plan import Processing
 from nearcast.server.peer_channels import PeerChannels
 
 __all__ = ["Manager", "ManagerSettings"]
@@ -53,8 +52,6 @@ class Manager:
         The site, as the store has it.
     cloud
         The id of the cloud server.
-    processing
-        What brokers do with messages.
     life
         Rises with each start of the manager.
     """
@@ -64,11 +61,10 @@ class Manager:
         state: ManagerState,
         *,
         cloud: str,
-        processing: Processing,
         life: int,
         settings: ManagerSettings | None = None,
     ) -> None:
-        self._state, self._cloud, self._processing = state, cloud, processing
+        self._state, self._cloud = state, cloud
         self._settings = settings or ManagerSettings()
         self._channels = PeerChannels(life)
         self._seats = {name: _Seat() for name in state.servers}
@@ -187,7 +183,7 @@ class Manager:
 
     def _push(self, server: str, seat: _Seat, now: float) -> None:
         if self._orders is None:
-            orders = make_orders(self._state, self._cloud, self._processing)
+            orders = make_orders(self._state, self._cloud)
             self._orders = encode_mesh(NewOrders(orders))
         self._channels.send(server, self._orders)
         seat.sent_revision, seat.sent_at = self._state.revision, now

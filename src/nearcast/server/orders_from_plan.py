@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from operator import itemgetter
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -18,12 +17,12 @@ import pyarrow as pa
 from nearcast.domain.plan import Plan
 from nearcast.domain.scenario import Scenario
 from nearcast.errors import ConfigError, ScenarioError
+from nearcast.server.processor_rules import ProcessorRule
 from nearcast.server.site_orders import ClientOrder, Orders, ServerOrder, TopicOrder
 
 __all__ = [
     "DELEGATED",
     "PlannedTopic",
-    "Processing",
     "SitePlan",
     "check_servers",
     "client_order",
@@ -36,15 +35,6 @@ __all__ = [
 
 DELEGATED = ""
 """Stands for the cloud server, whose name a plan does not know."""
-
-
-@dataclass(frozen=True, slots=True)
-class Processing:
-    """What brokers do with messages, the same for every topic of a site."""
-
-    processor: str = "forward"
-    options: Mapping[str, Any] = field(default_factory=dict)
-    notify_after_sync: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,16 +135,13 @@ def name_plan(scenario: Scenario, plan: Plan) -> SitePlan:
     )
 
 
-def topic_orders(plan: SitePlan, cloud: str, processing: Processing) -> tuple[TopicOrder, ...]:
+def topic_orders(plan: SitePlan, cloud: str) -> tuple[TopicOrder, ...]:
     """Return the orders about the topics of a plan."""
     return tuple(
         TopicOrder(
             topic=planned.topic,
             spool=planned.spool,
             brokers=(*planned.edge_brokers, *([cloud] if planned.delegates else [])),
-            processor=processing.processor,
-            options=dict(processing.options),
-            notify_after_sync=processing.notify_after_sync,
         )
         for planned in plan.topics
     )
@@ -167,7 +154,7 @@ def orders_from_plan(
     client_keys: Mapping[str, bytes],
     *,
     cloud: str = "cloud",
-    processing: Processing | None = None,
+    processors: Iterable[ProcessorRule] = (),
     revision: int = 1,
     plan_version: int = 1,
 ) -> Orders:
@@ -183,8 +170,8 @@ def orders_from_plan(
         Public keys of the enrolled clients; nobody else may connect.
     cloud
         The id of the cloud server.
-    processing
-        What brokers do with messages; None: forward them.
+    processors
+        What brokers do with messages; they forward those of topics that no rule matches.
     revision, plan_version
         See `Orders`.
 
@@ -203,8 +190,8 @@ def orders_from_plan(
         client_order(client, key, named.homes[client], named, cloud)
         for client, key in client_keys.items()
     )
-    topics = topic_orders(named, cloud, processing or Processing())
-    return Orders(revision, plan_version, cloud, servers, topics, clients)
+    topics = topic_orders(named, cloud)
+    return Orders(revision, plan_version, cloud, servers, topics, clients, tuple(processors))
 
 
 def _planned_topics(
