@@ -19,7 +19,7 @@ def find_manager(site: Path | None, url: str | None, token_file: Path | None) ->
         folder = SiteFolder.find(site)
         return folder.manager_url, folder.token
     if site is not None or url is None or token_file is None:
-        raise click.UsageError("give either --site, or --manager and --token-file")
+        raise click.UsageError("give --site, or --manager and --token-file")
     try:
         return url.rstrip("/"), token_file.read_text().strip()
     except (OSError, UnicodeDecodeError) as error:

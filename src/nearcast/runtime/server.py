@@ -36,6 +36,7 @@ from nearcast.server.server_settings import EdgeSettings, ServerSettings
 from nearcast.server.site_orders import Orders
 from nearcast.server.stream_targets import Capacity
 from nearcast.spool.changes import LiveTopic
+from nearcast.wire.settings import Address
 
 __all__ = ["LiveServer", "freeze_gc", "run_server", "run_until"]
 
@@ -172,6 +173,11 @@ class LiveServer:
             self._do(self.node.stop(self.clock()))
         await self._writer.close()  # while other servers can be told of it
         await self._opened.aclose()
+
+    @property
+    def client_address(self) -> Address | None:
+        """Where clients send their datagrams; None when it has no clients."""
+        return None if self._udp is None else self._udp.address
 
     def obey(self, orders: Orders) -> None:
         """Take orders that do not come from the manager: from the disk, or an operator here."""
