@@ -12,10 +12,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from nearcast.errors import ConfigError
+from nearcast.server.client_checks import check_client
 from nearcast.server.orders_from_plan import SitePlan, client_order, topic_orders
 from nearcast.server.processor_rules import ProcessorRule
 from nearcast.server.site_orders import Orders, ServerOrder
-from nearcast.wire.noise import KEY_BYTES
 
 __all__ = [
     "EnrolledClient",
@@ -23,14 +23,11 @@ __all__ = [
     "ManagerState",
     "PlanVersion",
     "SiteServer",
-    "check_enrolment",
     "enrol",
     "make_orders",
     "with_processors",
     "with_site",
 ]
-
-_LONGEST_ID_BYTES = 255
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +103,7 @@ def enrol(
     owners = {one.public_key: one.client for one in clients.values()}
     records = []
     for asked in enrolments:
-        check_enrolment(asked)
+        check_client(asked.client, asked.public_key, asked.place_km)
         # a server knows a client by its key
         if owners.setdefault(asked.public_key, asked.client) != asked.client:
             raise ConfigError(f"the public key of client {asked.client!r} is another client's")
@@ -203,18 +200,3 @@ class _Rooms:
         home = min(full_first)[2]
         self._taken[home] += 1
         return home
-
-
-def check_enrolment(asked: Enrolment) -> None:
-    """Raise ConfigError when a client cannot have such a name, key or place."""
-    if not 0 < len(asked.client.encode()) <= _LONGEST_ID_BYTES:
-        raise ConfigError(
-            f"a client's id has 1 to {_LONGEST_ID_BYTES} bytes: {asked.client[:40]!r}"
-        )
-    if len(asked.public_key) != KEY_BYTES:
-        raise ConfigError(
-            f"the public key of client {asked.client!r} has {len(asked.public_key)} bytes,"
-            f" not {KEY_BYTES}"
-        )
-    if asked.place_km is not None and not all(math.isfinite(value) for value in asked.place_km):
-        raise ConfigError(f"the place of client {asked.client!r} is not finite")

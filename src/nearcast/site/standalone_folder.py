@@ -22,7 +22,7 @@ import msgspec
 
 from nearcast.errors import ConfigError, OutputError
 from nearcast.sdk.credentials import Credentials, new_private_key
-from nearcast.server.manager_state import Enrolment, check_enrolment
+from nearcast.server.client_checks import check_client
 from nearcast.site.secret_files import make_key
 from nearcast.wire.actions import Home
 from nearcast.wire.noise import public_key
@@ -104,7 +104,7 @@ class StandaloneFolder:
             found = msgspec.json.decode(self._clients_file.read_bytes(), type=dict[str, str])
             clients = {client: bytes.fromhex(key) for client, key in found.items()}
             for client, key in clients.items():
-                check_enrolment(Enrolment(client, key))
+                check_client(client, key)
         except FileNotFoundError:
             return {}
         except OSError as error:
@@ -140,7 +140,7 @@ class StandaloneFolder:
         home = Home((place.public_host, place.port), key)
         made = [Credentials(name, new_private_key(), home, x_km, y_km) for name in names]
         for one in made:
-            check_enrolment(Enrolment(one.client, one.public_key))
+            check_client(one.client, one.public_key)
         with self.locked("files.lock", wait=True):
             keys = self.clients() | {one.client: one.public_key for one in made}
             text = msgspec.json.encode({client: one.hex() for client, one in keys.items()})
