@@ -35,6 +35,7 @@ _PORT = click.IntRange(0, 65_535)
     required=True,
     help="Folder of key, clients and messages; made at the first start, kept between starts.",
 )
+@click.option("--id", "server", help="Its name.  [default: as last time, standalone at first]")
 @click.option("--host", help="Address to listen at.  [default: as last time, 127.0.0.1 at first]")
 @click.option(
     "--public-host",
@@ -70,6 +71,7 @@ _PORT = click.IntRange(0, 65_535)
 def standalone(
     ctx: click.Context,
     data: Path,
+    server: str | None,
     host: str | None,
     public_host: str | None,
     port: int | None,
@@ -107,7 +109,7 @@ def standalone(
     folder = StandaloneFolder(data)
     before = folder.place() if folder.has_place() else None
     start_logging(
-        "standalone",
+        server or (before.server if before is not None else "standalone"),
         level=logging.INFO if ctx.find_root().params.get("verbose") else logging.WARNING,
     )
 
@@ -124,7 +126,9 @@ def standalone(
                 err=True,
             )
 
-    options = StandaloneOptions(host, public_host, port, http_port, rules, inline, session_limit)
+    options = StandaloneOptions(
+        host, public_host, port, http_port, rules, inline, session_limit, server
+    )
     with exit_for_restart():
         serve_standalone(folder, options, on_ready, parent_fd)
     click.echo("the server has stopped", err=True)

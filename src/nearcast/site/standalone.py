@@ -47,6 +47,8 @@ class StandaloneOptions:
     inline: tuple[str, ...] = ()
     """Processors that run in the server's own loop, besides those that are shipped."""
     session_limit: int | None = None
+    server: str | None = None
+    """Its id."""
 
 
 def serve_standalone(
@@ -167,7 +169,7 @@ def _wanted_place(
         public_host = before.public_host if options.host is None else _reachable(host)
     return StandalonePlace(
         key,
-        before.server,
+        before.server if options.server is None else options.server,
         host,
         public_host,
         before.port if options.port is None else options.port,
