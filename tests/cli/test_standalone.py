@@ -168,7 +168,7 @@ def test_status_shows_a_standalone_server(run: Run, tmp_path: Path) -> None:
 def test_a_server_ends_with_the_process_that_started_it(tmp_path: Path) -> None:
     read_end, write_end = os.pipe()
     program = Path(sys.executable).parent / "nearcast"
-    words = [program, "serve", "standalone", "--data", tmp_path / "broker", *PORTS]
+    words = [str(program), "serve", "standalone", "--data", str(tmp_path / "broker"), *PORTS]
     with subprocess.Popen(
         [*words, "--parent-fd", str(read_end)],
         stdout=subprocess.PIPE,

@@ -122,7 +122,7 @@ def shell(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shell]:
 
 def test_all_pages_start_the_same_site() -> None:
     assert blocks(SDK, "sh")[0].splitlines() == [START, UP]
-    assert block_with(SITE, UP) == [START, UP]
+    assert block_with(SITE, START) == [START, UP]
     shown = CliRunner().invoke(up, ["--help"], terminal_width=200).output
     assert commands(shown)[:2] == [START, UP]
 

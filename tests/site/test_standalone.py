@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from nearcast.links.http_client import ask
 from nearcast.links.memory_mesh import MemoryHub
 from nearcast.runtime.config import ClientsConfig, ServerConfig
 from nearcast.runtime.server import LiveServer
@@ -16,7 +17,7 @@ from nearcast.sdk.credentials import Credentials, save_credentials
 from nearcast.server.processor_rules import ProcessorRule
 from nearcast.site.live_site import run_site
 from nearcast.site.standalone import LocalOrders
-from nearcast.site.standalone_folder import StandaloneFolder
+from nearcast.site.standalone_folder import StandaloneFolder, StandalonePlace
 from nearcast.wire.noise import public_key
 from small_site.making import metrics_of, quick, until, write_small_scenario
 
@@ -38,10 +39,9 @@ async def _run_alone(folder: StandaloneFolder, server: str, file: Path) -> int:
     live = LiveServer(config, MemoryHub().link(server), key)
     await live.start()
     try:
-        (car,) = folder.enrol(["car"])
         assert live.client_address is not None
         host, port = live.client_address
-        place = type(folder.place())(public_key(key).hex(), server, port=port)
+        place = StandalonePlace(public_key(key).hex(), server, port=port)
         folder.save_place(place)
         (car,) = folder.enrol(["car"])
         assert car.home.address == (host, port)
@@ -73,10 +73,4 @@ def test_a_standalone_server_grows_into_a_site(tmp_path: Path) -> None:
             car.publish("road", "together").wait(60)
         assert metrics_of(port)["nearcast_spool_messages"]["road"] == 2
         assert live.site.place("e1").public_key == public_key(alone.make_key()).hex()
-        assert _revision(port) > revision
-
-
-def _revision(port: int) -> int:
-    from nearcast.links.http_client import ask
-
-    return int(ask(f"http://127.0.0.1:{port}/status")["revision"])
+        assert ask(f"http://127.0.0.1:{port}/status")["revision"] > revision

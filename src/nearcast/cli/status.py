@@ -39,7 +39,7 @@ def status(site: Path | None, url: str | None, data: Path | None, as_json: bool)
     from nearcast.links.http_client import ask
 
     if (site, url, data).count(None) != 2:
-        raise ConfigError("give either the folder of the site, --manager URL or --data DIR")
+        raise ConfigError("give the folder of the site, --manager URL or --data DIR")
     if site is not None:
         from nearcast.site.layout import SiteFolder
 
