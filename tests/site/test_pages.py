@@ -14,7 +14,11 @@ import pytest
 from click.testing import CliRunner
 
 from nearcast.cli.client import client
+from nearcast.cli.processors import processors
+from nearcast.cli.serve_standalone import standalone
 from nearcast.cli.up import up
+from nearcast.site.standalone_folder import StandaloneFolder, StandalonePlace
+from nearcast.wire.noise import public_key
 from small_site.making import until
 
 ROOT = Path(__file__).parents[2]
@@ -34,6 +38,12 @@ pytestmark = pytest.mark.slow
 
 def blocks(page: str, language: str) -> list[str]:
     return re.findall(rf"```{language}\n(.*?)```", page, flags=re.DOTALL)
+
+
+def block_with(page: str, text: str) -> list[str]:
+    """Return the lines of the one block of commands that has a text."""
+    (found,) = (block for block in blocks(page, "sh") if text in block)
+    return found.splitlines()
 
 
 def commands(help_text: str) -> list[str]:
@@ -112,7 +122,7 @@ def shell(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shell]:
 
 def test_all_pages_start_the_same_site() -> None:
     assert blocks(SDK, "sh")[0].splitlines() == [START, UP]
-    assert blocks(SITE, "sh")[0].splitlines() == [START, UP]
+    assert block_with(SITE, START) == [START, UP]
     shown = CliRunner().invoke(up, ["--help"], terminal_width=200).output
     assert commands(shown)[:2] == [START, UP]
 
@@ -131,9 +141,46 @@ def test_the_commands_of_the_sdk_page_work_together(shell: Shell) -> None:
 
 
 def test_the_commands_of_the_site_page_work_together(shell: Shell) -> None:
-    status, listen, publish = blocks(SITE, "sh")[1].splitlines()
+    status, listen, publish = block_with(SITE, "nearcast status city")
     assert "3 of 3 servers up" in shell.type(status)  # two edge servers and the cloud server
     shell.check_heard('"payload": "hello"', listen, [publish])
+
+
+def test_the_processors_of_the_site_page_are_set_and_shown(shell: Shell) -> None:
+    change, show = block_with(SITE, "nearcast processors")
+    assert "2 rules in force" in shell.type(change)
+    said = shell.type(show)
+    assert "proximity" in said
+    assert '{"limit_kmh": 50}' in said
+    shown = CliRunner().invoke(processors, ["--help"], terminal_width=200).output
+    assert commands(shown) == [change, show]
+
+
+@pytest.mark.parametrize("source", ["page", "help"])
+def test_a_broker_is_tried_in_one_minute(tmp_path: Path, source: str) -> None:
+    shown = CliRunner().invoke(standalone, ["--help"], terminal_width=200).output
+    typed = commands(shown)
+    if source == "page":
+        typed = [*block_with(SITE, "serve standalone"), *block_with(SITE, "--data broker --out")]
+    serve, *enrol, listen, publish, status = typed
+    shell = Shell(tmp_path)
+    # the ports of the last start count: free ones, not those that other programs may use
+    folder = StandaloneFolder(tmp_path / "broker")
+    key = public_key(folder.make_key()).hex()
+    folder.save_place(StandalonePlace(key, port=0, http_port=0))
+    with shell.start(serve) as running:
+        try:
+            assert running.stdout is not None
+            said = [running.stdout.readline().strip() for _ in range(8)]
+            assert said[3:7] == [*enrol, listen, publish]
+            for command in enrol:
+                shell.type(command)
+            shell.check_heard('"payload": "hello"', listen, [publish])
+            assert "standalone" in shell.type(status)
+        finally:
+            running.send_signal(signal.SIGINT)
+            running.communicate(timeout=60)
+    assert running.returncode == 0
 
 
 def test_the_commands_and_the_program_of_the_readme_work_together(shell: Shell) -> None:
