@@ -153,7 +153,7 @@ def test_errors_of_the_kernel_do_not_end_a_drain(
     client.send([SendDatagram(server.address, b"1"), SendDatagram(server.address, b"2")])
     assert select.select([server], [], [], 10)[0]
     monkeypatch.setattr(server, "_socket", Refusing(server._socket))
-    received = []
+    received: list[bytes] = []
     while len(received) < 2:
         received += [data for data, _ in server.drain()[0]]
     assert received == [b"1", b"2"]

@@ -161,14 +161,17 @@ def test_a_missing_token_file_is_named(tmp_path: Path) -> None:
 
 
 def test_processors_are_set_as_a_whole_and_shown() -> None:
-    desk = Desk()
-    assert answer(desk, "GET", "/processors", b"") == (200, [])
+    service = FakeService()
+    assert answer(service, "GET", "/processors", b"") == (200, [])
     rules = [
         {"pattern": "a/#", "processor": "threshold", "options": {"limit": 3}},
         {"pattern": "#"},
     ]
-    assert answer(desk, "PUT", "/processors", json.dumps(rules).encode()) == (200, {"revision": 7})
-    status, shown = answer(desk, "GET", "/processors", b"")
+    assert answer(service, "PUT", "/processors", json.dumps(rules).encode()) == (
+        200,
+        {"revision": 7},
+    )
+    status, shown = answer(service, "GET", "/processors", b"")
     assert status == 200
     assert [(one["pattern"], one["processor"]) for one in shown] == [
         ("a/#", "threshold"),
@@ -188,8 +191,8 @@ def test_processors_are_set_as_a_whole_and_shown() -> None:
     ],
 )
 def test_rules_that_cannot_be_followed_change_nothing(body: bytes, said: str) -> None:
-    desk = Desk()
-    status, found = answer(desk, "PUT", "/processors", body)
+    service = FakeService()
+    status, found = answer(service, "PUT", "/processors", body)
     assert status == 400
     assert said in found["error"]
-    assert desk.processors == ()
+    assert service.processors == ()
