@@ -102,7 +102,7 @@ def router(around: Surroundings, publishers: Publishers, cloud: str = "cloud") -
     broker.add_topic(TopicSettings("t", 10))
     targets = StreamTargets("e1", Capacity(0.0, 0.0) if cloud else Capacity(), 10)
     targets._cloud = cloud
-    made = Router(
+    return Router(
         around.peers,
         broker,
         targets,
@@ -112,7 +112,6 @@ def router(around: Surroundings, publishers: Publishers, cloud: str = "cloud") -
         lambda now: True,
         0.2,
     )
-    return made
 
 
 def test_a_router_forwards_what_another_server_processes_in_one_message_per_topic() -> None:
