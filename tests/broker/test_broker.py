@@ -55,7 +55,7 @@ def test_a_message_is_stored_and_notified_at_once_and_acknowledged_after_the_syn
     (told,) = actions.notifications
     one = told.notify
     assert (one.publisher, one.epoch, one.sequence, one.part) == ("car", 1, 1, 0)
-    assert told.recipients.clients == ("sub",)
+    assert (told.recipients.clients, told.left_out) == (("sub", "car"), "car")
     assert not told.after_sync
     assert actions.acks == []
     assert broker.waiting == 1
@@ -348,19 +348,21 @@ def test_audiences_become_clients() -> None:
         return (places[client][0] - 0.5) ** 2 + (places[client][1] - 0.5) ** 2
 
     by_distance = sorted(places, key=squared)
-    assert set(resolve(table, "t", AllSubscribers(), "c1").clients) == {*places, "nowhere"} - {"c1"}
+    everyone, left_out = resolve(table, "t", AllSubscribers(), "c1")
+    assert (set(everyone.clients), left_out) == ({*places, "nowhere"}, "c1")
+    assert resolve(table, "t", AllSubscribers(), "c9 is no subscriber") == (everyone, "")
     assert (
-        resolve(table, "t", NearestClients(0.5, 0.5, 5), "c1").clients[:5]
+        resolve(table, "t", NearestClients(0.5, 0.5, 5), "c1")[0].clients[:5]
         == tuple(client for client in by_distance if client != "c1")[:5]
     )
-    near = resolve(table, "t", NearestClients(0.5, 0.5, 5), by_distance[0]).clients
+    near = resolve(table, "t", NearestClients(0.5, 0.5, 5), by_distance[0])[0].clients
     assert near == tuple(by_distance[1:6])
-    assert set(resolve(table, "t", InCircle(0.5, 0.5, 0.3), by_distance[0]).clients) == {
+    assert set(resolve(table, "t", InCircle(0.5, 0.5, 0.3), by_distance[0])[0].clients) == {
         client for client in by_distance[1:] if squared(client) <= 0.09
     }
-    named = resolve(table, "t", NamedClients(("c1", "stranger", "c1", "c2")), "c1")
+    named, _ = resolve(table, "t", NamedClients(("c1", "unknown", "c1", "c2")), "c1")
     assert named.clients == ("c1", "c2")
-    assert resolve(table, "unknown", AllSubscribers(), "c1").clients == ()
+    assert resolve(table, "unknown", AllSubscribers(), "c1")[0].clients == ()
 
 
 @pytest.mark.parametrize("inline", [True, False])

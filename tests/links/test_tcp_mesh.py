@@ -192,18 +192,18 @@ def test_an_unknown_key_is_refused_and_counted_until_it_is_learnt(
     play: Callable[[Scene], None],
 ) -> None:
     async def scene() -> None:
-        one, stranger = await Server("e1", 1).start(), await Server("e2", 2).start()
-        stranger.mesh.learn([one.address])
-        stranger.mesh.send("e1", b"let me in")
+        one, unknown = await Server("e1", 1).start(), await Server("e2", 2).start()
+        unknown.mesh.learn([one.address])
+        unknown.mesh.send("e1", b"let me in")
         await until(lambda: one.mesh.rejected["unknown_key"] >= 3)
-        await until(lambda: stranger.state_of(one).state == "refused")
-        assert "refused in the handshake" in stranger.state_of(one).last_error
+        await until(lambda: unknown.state_of(one).state == "refused")
+        assert "refused in the handshake" in unknown.state_of(one).last_error
         assert one.got == []
         assert one.mesh.states() == []
-        one.mesh.learn([stranger.address])
+        one.mesh.learn([unknown.address])
         await one.until_heard(b"let me in")
         await one.mesh.close()
-        await stranger.mesh.close()
+        await unknown.mesh.close()
 
     play(scene)
 
@@ -372,9 +372,9 @@ def test_while_there_is_no_connection_little_is_kept(play: Callable[[Scene], Non
     play(scene)
 
 
-def test_strangers_cannot_use_up_handshakes_or_stay(play: Callable[[Scene], None]) -> None:
+def test_unknown_peers_cannot_use_up_handshakes_or_stay(play: Callable[[Scene], None]) -> None:
     settings = TcpMeshSettings(
-        tick_s=0.02, handshake_s=0.2, peer_handshakes=2, stranger_handshakes=2
+        tick_s=0.02, handshake_s=0.2, peer_handshakes=2, unknown_peer_handshakes=2
     )
 
     async def scene() -> None:

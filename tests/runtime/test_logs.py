@@ -15,7 +15,7 @@ from nearcast.links.steady_clock import SteadyClock
 from nearcast.runtime.logs import JsonLines, start_logging
 
 
-class Desk:
+class LogCapture:
     """A logger whose clock a test sets."""
 
     def __init__(self) -> None:
@@ -31,9 +31,9 @@ class Desk:
 
 
 def test_a_line_has_time_level_server_event_and_fields() -> None:
-    desk = Desk()
-    desk.logger.warning("peer_lost", extra={"fields": {"peer": "e2", "time": 3, "odd": {1}}})
-    assert desk.lines() == [
+    capture = LogCapture()
+    capture.logger.warning("peer_lost", extra={"fields": {"peer": "e2", "time": 3, "odd": {1}}})
+    assert capture.lines() == [
         {
             "time": "2026-01-02T03:04:05.678Z",
             "level": "warning",
@@ -47,35 +47,35 @@ def test_a_line_has_time_level_server_event_and_fields() -> None:
 
 
 def test_an_error_comes_with_its_traceback_in_one_line() -> None:
-    desk = Desk()
+    capture = LogCapture()
     try:
         raise ValueError("as ordered")
     except ValueError:
-        desk.logger.exception("failed at %d%%", 7)
-    (line,) = desk.lines()
+        capture.logger.exception("failed at %d%%", 7)
+    (line,) = capture.lines()
     assert line["event"] == "failed at 7%"
     assert line["error"].endswith("ValueError: as ordered")
 
 
 def test_repeats_are_left_out_and_counted_per_event_and_window() -> None:
-    desk = Desk()
+    capture = LogCapture()
     for number in range(5):
-        desk.logger.info("flood %d", number)
-    desk.logger.info("other")
-    assert [line["event"] for line in desk.lines()] == ["flood 0", "flood 1", "other"]
-    desk.now += 10.0
-    desk.logger.info("flood %d", 5)
-    told = [(line["event"], line.get("suppressed")) for line in desk.lines()[3:]]
+        capture.logger.info("flood %d", number)
+    capture.logger.info("other")
+    assert [line["event"] for line in capture.lines()] == ["flood 0", "flood 1", "other"]
+    capture.now += 10.0
+    capture.logger.info("flood %d", 5)
+    told = [(line["event"], line.get("suppressed")) for line in capture.lines()[3:]]
     assert told == [("flood %d", 3), ("flood 5", None)]
 
 
 def test_what_is_left_out_at_the_end_is_told_when_it_closes() -> None:
-    desk = Desk()
+    capture = LogCapture()
     for _ in range(4):
-        desk.logger.error("flood")
-    desk.handler.close()
-    assert desk.lines()[-1]["suppressed"] == 2
-    assert desk.lines()[-1]["level"] == "error"
+        capture.logger.error("flood")
+    capture.handler.close()
+    assert capture.lines()[-1]["suppressed"] == 2
+    assert capture.lines()[-1]["level"] == "error"
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ SHOWN = {"Authorization": f"Bearer {TOKEN}"}
 HOME = {"host": "10.0.0.1", "port": 7001, "server_key": "ab" * 32}
 
 
-class Desk:
+class FakeService:
     def __init__(self) -> None:
         self.enrolled: dict[str, Enrolment] = {}
         self.adopted: list[Path] = []
@@ -54,36 +54,36 @@ class Desk:
 
 
 def answer(
-    desk: Desk, method: str, path: str, body: bytes, headers: Mapping[str, str] = SHOWN
+    service: FakeService, method: str, path: str, body: bytes, headers: Mapping[str, str] = SHOWN
 ) -> tuple[int, Any]:
-    return asyncio.run(answer_operator(desk, TOKEN, method, path, body, headers))
+    return asyncio.run(answer_operator(service, TOKEN, method, path, body, headers))
 
 
-def post(desk: Desk, path: str, body: Any) -> tuple[int, Any]:
+def post(service: FakeService, path: str, body: Any) -> tuple[int, Any]:
     raw = body if isinstance(body, bytes) else json.dumps(body).encode()
-    return answer(desk, "POST", path, raw)
+    return answer(service, "POST", path, raw)
 
 
 def test_a_client_is_enrolled_and_told_its_home() -> None:
-    desk = Desk()
+    service = FakeService()
     body = {"client": "c/1", "public_key": "07" * 32, "x_km": 1.5, "y_km": 2}
     expected = {"client": "c/1", "home": HOME, "delays_ms": {}}
-    assert post(desk, "/clients", body) == (200, expected)
-    assert desk.enrolled == {"c/1": Enrolment("c/1", b"\x07" * 32, (1.5, 2.0))}
-    assert answer(desk, "GET", "/clients/c%2F1", b"") == (200, expected)
+    assert post(service, "/clients", body) == (200, expected)
+    assert service.enrolled == {"c/1": Enrolment("c/1", b"\x07" * 32, (1.5, 2.0))}
+    assert answer(service, "GET", "/clients/c%2F1", b"") == (200, expected)
 
 
 def test_several_clients_are_enrolled_at_once() -> None:
-    desk = Desk()
-    status, answers = post(desk, "/clients", [{"client": n, "public_key": ""} for n in "ab"])
+    service = FakeService()
+    status, answers = post(service, "/clients", [{"client": n, "public_key": ""} for n in "ab"])
     assert (status, [one["client"] for one in answers]) == (200, ["a", "b"])
-    assert desk.enrolled["b"].place_km is None
+    assert service.enrolled["b"].place_km is None
 
 
 def test_a_plan_is_adopted() -> None:
-    desk = Desk()
-    assert post(desk, "/plans", {"plan": "plans/tuesday"}) == (200, {"plan_version": 2})
-    assert desk.adopted == [Path("plans/tuesday")]
+    service = FakeService()
+    assert post(service, "/plans", {"plan": "plans/tuesday"}) == (200, {"plan_version": 2})
+    assert service.adopted == [Path("plans/tuesday")]
 
 
 @pytest.mark.parametrize(
@@ -91,7 +91,7 @@ def test_a_plan_is_adopted() -> None:
 )
 @pytest.mark.parametrize(("method", "path"), [("POST", "/clients"), ("GET", "/clients/a")])
 def test_without_the_token_nothing_is_said(method: str, path: str, headers: dict[str, str]) -> None:
-    status, said = answer(Desk(), method, path, b"{}", headers)
+    status, said = answer(FakeService(), method, path, b"{}", headers)
     assert status == 401
     assert "token" in said["error"]
 
@@ -111,7 +111,7 @@ def test_without_the_token_nothing_is_said(method: str, path: str, headers: dict
     ],
 )
 def test_a_bad_request_is_one_clear_line(path: str, body: Any, complaint: str) -> None:
-    status, answer = post(Desk(), path, body)
+    status, answer = post(FakeService(), path, body)
     assert status == 400
     assert complaint in answer["error"]
     assert "\n" not in answer["error"]
@@ -126,10 +126,10 @@ def test_a_bad_request_is_one_clear_line(path: str, body: Any, complaint: str) -
     ],
 )
 def test_what_goes_wrong_behind_the_desk_is_told(error: Exception, status: int) -> None:
-    desk = Desk()
-    desk.error = error
+    service = FakeService()
+    service.error = error
     for path, body in (("/plans", {"plan": "p"}), ("/clients", {"client": "a", "public_key": ""})):
-        code, answer = post(desk, path, body)
+        code, answer = post(service, path, body)
         assert code == status
         assert str(error) in answer["error"]
 
@@ -138,7 +138,7 @@ def test_what_goes_wrong_behind_the_desk_is_told(error: Exception, status: int) 
     ("method", "path"), [("GET", "/clients/nobody"), ("DELETE", "/clients"), ("GET", "/clients")]
 )
 def test_what_is_not_there_is_404(method: str, path: str) -> None:
-    status, said = answer(Desk(), method, path, b"")
+    status, said = answer(FakeService(), method, path, b"")
     assert status == 404
     assert path.rsplit("/", 1)[-1] in said["error"]
 
@@ -161,14 +161,17 @@ def test_a_missing_token_file_is_named(tmp_path: Path) -> None:
 
 
 def test_processors_are_set_as_a_whole_and_shown() -> None:
-    desk = Desk()
-    assert answer(desk, "GET", "/processors", b"") == (200, [])
+    service = FakeService()
+    assert answer(service, "GET", "/processors", b"") == (200, [])
     rules = [
         {"pattern": "a/#", "processor": "threshold", "options": {"limit": 3}},
         {"pattern": "#"},
     ]
-    assert answer(desk, "PUT", "/processors", json.dumps(rules).encode()) == (200, {"revision": 7})
-    status, shown = answer(desk, "GET", "/processors", b"")
+    assert answer(service, "PUT", "/processors", json.dumps(rules).encode()) == (
+        200,
+        {"revision": 7},
+    )
+    status, shown = answer(service, "GET", "/processors", b"")
     assert status == 200
     assert [(one["pattern"], one["processor"]) for one in shown] == [
         ("a/#", "threshold"),
@@ -188,8 +191,8 @@ def test_processors_are_set_as_a_whole_and_shown() -> None:
     ],
 )
 def test_rules_that_cannot_be_followed_change_nothing(body: bytes, said: str) -> None:
-    desk = Desk()
-    status, found = answer(desk, "PUT", "/processors", body)
+    service = FakeService()
+    status, found = answer(service, "PUT", "/processors", body)
     assert status == 400
     assert said in found["error"]
-    assert desk.processors == ()
+    assert service.processors == ()

@@ -313,11 +313,11 @@ def test_reports_begin_with_the_place_in_the_credentials(edge: Edge) -> None:
 
 
 def test_a_server_that_does_not_answer_is_named(edge: Edge) -> None:
-    stranger = replace(edge.enrol("car"), private_key=new_private_key())
+    unknown = replace(edge.enrol("car"), private_key=new_private_key())
 
     async def work() -> None:
         with pytest.raises(NotConnectedError, match=r"'car'.*127\.0\.0\.1.*enrolled"):
-            async with Client.connect(stranger, timeout_s=0.05):
+            async with Client.connect(unknown, timeout_s=0.05):
                 pass
 
     run(work())

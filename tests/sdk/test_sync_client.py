@@ -58,9 +58,9 @@ def test_errors_reach_the_caller_and_the_thread_ends(edge: Edge) -> None:
     with pytest.raises(NotConnectedError, match="closed"):
         car.publish("a", "late")
     car.close()
-    stranger = replace(edge.enrol("x"), private_key=new_private_key())
+    unknown = replace(edge.enrol("x"), private_key=new_private_key())
     with pytest.raises(NotConnectedError, match="enrolled"):
-        SyncClient(stranger, timeout_s=0.01)
+        SyncClient(unknown, timeout_s=0.01)
     assert not _client_threads()
 
 

@@ -67,7 +67,7 @@ class World:
     """A manager with servers that say what the test tells them to."""
 
     def __init__(self) -> None:
-        self.manager = Manager(first_state(), cloud="cloud", life=1)
+        self.manager = Manager(first_state(), cloud="cloud", incarnation=1)
         self.now = START
         self.servers = {name: PeerChannels(1) for name in SERVERS}
         self.orders: dict[str, list[Orders]] = {name: [] for name in SERVERS}
@@ -182,9 +182,9 @@ def test_another_plan_goes_to_all_servers_that_are_up() -> None:
     assert world.revisions("e2") == [2]
 
 
-def test_strangers_and_nonsense_are_counted_and_change_nothing() -> None:
+def test_unknown_servers_and_invalid_messages_are_counted_and_change_nothing() -> None:
     world = World()
-    assert world.manager.on_mesh("stranger", b"x", START) == []
+    assert world.manager.on_mesh("unknown", b"x", START) == []
     assert world.manager.on_mesh("e1", b"\xc1 nonsense", START) == []
     world.servers["e1"].send("manager", b"no message")
     world.say("e1", Manages("t"))

@@ -14,9 +14,9 @@ from nearcast.domain.plan import Brokers, Plan
 from nearcast.domain.scenario import Clients, Members, Scenario, ScenarioSettings, Servers, Topics
 from nearcast.errors import ConfigError, ScenarioError
 from nearcast.planning.solve import plan_of_homes
-from nearcast.server.orders_from_plan import orders_from_plan
 from nearcast.server.processor_rules import ProcessorRule
 from nearcast.server.site_orders import ServerOrder
+from server.planned_orders import orders_from_plan
 
 
 def small_scenario(

@@ -17,10 +17,10 @@ from nearcast.domain.scenario import Scenario
 from nearcast.planning.request import PlanRequest
 from nearcast.planning.solve import make_plan
 from nearcast.server.log_rows import NotificationRow
-from nearcast.server.orders_from_plan import orders_from_plan
 from nearcast.server.site_orders import ClientOrder, Orders, TopicOrder
 from nearcast.testing.simulated_site import SimulatedSite
 from nearcast.wire.noise import public_key
+from server.planned_orders import orders_from_plan
 from server.site_making import RandomSite
 
 SEEDS = range(6)

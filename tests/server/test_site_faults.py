@@ -227,7 +227,7 @@ def test_whatever_comes_over_the_mesh_a_server_goes_on(victim: str) -> None:
     contents = (*(encode_mesh(one) for one in WRONG), *garbage)
     for data in garbage:
         server.on_mesh("e1", data)
-    # as if the other edge server had a new life and said all that
+    # as if the other edge server had restarted and sent all that
     server.on_mesh("e1", encode_frame(Frame(2, False, 1, 1, list(contents), 0, 0)))
     made.site.run(1.0)
     assert node.counts["mesh_refused"] >= len(garbage)
@@ -238,7 +238,7 @@ def test_whatever_comes_over_the_mesh_a_server_goes_on(victim: str) -> None:
     assert node.counts["mesh_rejected_unknown_server"] == 1
     made.site.servers["e1"].kill()
     made.site.servers["e1"].restart()
-    made.site.servers["e1"].kill()  # its life must be above the one that was made up
+    made.site.servers["e1"].kill()  # its incarnation must be above the one made up here
     made.site.servers["e1"].restart()
     made.site.run(40.0)
     made.publish_some(20)

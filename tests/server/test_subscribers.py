@@ -87,14 +87,14 @@ def test_forgetting_a_client_returns_its_topics_once() -> None:
 def test_all_servers_hear_of_subscribers_but_only_brokers_of_moves() -> None:
     clients = HomeClients()
     brokers = {"t": ["e2"]}
-    news = SubscriptionUpdates(clients, lambda: ["e1", "e2", "e3"], lambda topic: brokers[topic])
+    updates = SubscriptionUpdates(clients, lambda: ["e1", "e2", "e3"], lambda topic: brokers[topic])
     clients.move("a", 3.0, 4.0)
     clients.subscribe("a", "t")
     whole = (("a", 3.0, 4.0),)
-    assert [server for server, _ in news.subscribed("a", "t")] == ["e1", "e2", "e3"]
-    assert news.moved("a") == [("e2", Moved(whole))]
-    assert news.introduce("e3") == [("e3", Subscribers("t", whole, complete=True))]
-    assert [server for server, _ in news.unsubscribed("a", ["t"])] == ["e1", "e2", "e3"]
+    assert [server for server, _ in updates.subscribed("a", "t")] == ["e1", "e2", "e3"]
+    assert updates.moved("a") == [("e2", Moved(whole))]
+    assert updates.introduce("e3") == [("e3", Subscribers("t", whole, complete=True))]
+    assert [server for server, _ in updates.unsubscribed("a", ["t"])] == ["e1", "e2", "e3"]
 
 
 def test_mail_waits_for_a_client_and_is_given_up_in_the_end() -> None:

@@ -155,7 +155,7 @@ async def _publish(client: Client, load: Load, index: int) -> None:
 
 
 async def _acknowledged(load: Load, count: int) -> str:
-    """Wait for so many more, and return whose publication was the last."""
+    """Wait for this many more, and return whose publication was the last."""
     load.waits_for = len(load.acknowledged) + count
     load.waiting = asyncio.get_running_loop().create_future()
     async with asyncio.timeout(60):

@@ -1,4 +1,4 @@
-"""A site of real processes: health, its event log, and life without the manager."""
+"""A site of real processes: health, its event log, and service without the manager."""
 
 from __future__ import annotations
 

@@ -145,7 +145,7 @@ class Peer:
             self.mesh.send(server, frame)
 
 
-def test_only_the_manager_gives_orders_whoever_else_says_to_be_it(tmp_path: Path) -> None:
+def test_orders_come_from_the_managers_key_only(tmp_path: Path) -> None:
     manager, liar, own_key = Peer(b"\1"), Peer(b"\2"), b"\3" * 32
 
     async def until(condition: Callable[[], bool]) -> None:

@@ -15,7 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from nearcast.domain.json_files import write_json
 from nearcast.errors import NearcastError
 from nearcast.links.http_client import ask
-from nearcast.site.layout import SiteOptions
+from nearcast.site.layout import SiteSettings
 from nearcast.site.live_site import LiveSite
 
 __all__ = [
@@ -64,14 +64,14 @@ def write_small_scenario(
     return folder
 
 
-def quick(scenario: Path) -> SiteOptions:
+def quick(scenario: Path) -> SiteSettings:
     """Return how to run a small scenario by its plan: no planner to be loaded, no delays."""
-    return SiteOptions(
+    return SiteSettings(
         plan=scenario / "plan",
         delay_factor=0.0,
         log_segment_s=0.3,
         # so clients miss a dead server after three times half a second
-        wire=replace(SiteOptions().wire, report_interval_s=0.5),
+        wire=replace(SiteSettings().wire, report_interval_s=0.5),
     )
 
 

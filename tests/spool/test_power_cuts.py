@@ -8,7 +8,7 @@ from nearcast.spool.log import SpoolLog, SpoolSettings
 from nearcast.testing.fake_disk import FakeDisk, PowerCutError
 from spool.workload import Workload, alive
 
-LIVES = 30
+RESTARTS = 30
 
 
 def _live(disk: FakeDisk, work: Workload, settings: SpoolSettings, durable: int) -> int:
@@ -41,10 +41,10 @@ def test_what_was_acknowledged_survives_and_nothing_comes_twice(seed: int) -> No
     disk, work = FakeDisk(seed), Workload(seed, spool=5 + 10 * (seed % 3))
     settings = SpoolSettings(segment_bytes=(1000, 3000, 20_000)[seed % 3], spares=seed % 2)
     durable = 0
-    for _ in range(LIVES):
+    for _ in range(RESTARTS):
         durable = _live(disk, work, settings, durable)
         disk.restart()
-    assert durable > LIVES
+    assert durable > RESTARTS
     found = SpoolLog.open(disk, settings).recovered
     assert alive(found.state) in work.after[durable:]
     assert not found.damages

@@ -187,11 +187,11 @@ def test_a_replayed_first_message_establishes_nothing() -> None:
 
 
 def test_a_key_that_is_not_accepted_gets_no_answer() -> None:
-    stranger = StreamChannel.dial(static=OTHER, ephemeral=b"\4" * 32, peer_key=public_key(LISTENER))
-    stranger.begin()
+    unknown = StreamChannel.dial(static=OTHER, ephemeral=b"\4" * 32, peer_key=public_key(LISTENER))
+    unknown.begin()
     listener = answer()
     with pytest.raises(UnknownKeyError):
-        listener.receive(stranger.take_output(), 0.0)
+        listener.receive(unknown.take_output(), 0.0)
     assert listener.take_output() == b""
     assert listener.peer_key == public_key(OTHER)
 

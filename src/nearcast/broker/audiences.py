@@ -22,7 +22,7 @@ __all__ = ["OutgoingNotification", "Recipients", "SubscriberLookup", "Subscriber
 
 
 class Recipients(msgspec.Struct):
-    """The clients of an audience; those of "all subscribers" are kept until one more subscribes."""
+    """The clients of an audience; all subscribers of a topic are kept until another subscribes."""
 
     clients: tuple[str, ...]
     by_home: dict[str, tuple[str, ...]] | None = None
@@ -36,6 +36,8 @@ class OutgoingNotification(NamedTuple):
     """As clients get it; (publisher, topic, epoch, durable, sequence, part) is its identity:
     after a crash the same one may be sent again, and receivers drop what they have seen."""
     recipients: Recipients
+    left_out: str
+    """The one of them that is not told; empty when all are."""
     after_sync: bool
     """Whether the message that caused it is synced before anybody is told."""
 
@@ -47,8 +49,8 @@ class SubscriberLookup(Protocol):
         """Return all subscribers; membership tests must be quick."""
         ...
 
-    def everyone_but(self, topic: str, client: str) -> Recipients:
-        """Return all subscribers but one; the same object again while nothing changes."""
+    def everyone(self, topic: str) -> Recipients:
+        """Return all subscribers; the same object again while nothing changes."""
         ...
 
     def nearest(self, topic: str, x_km: float, y_km: float, count: int) -> Iterable[str]:
@@ -60,21 +62,32 @@ class SubscriberLookup(Protocol):
         ...
 
 
-def resolve(lookup: SubscriberLookup, topic: str, audience: Audience, cause: str) -> Recipients:
-    """Return the clients of an audience; `cause` is the publisher that need not be told."""
+def resolve(
+    lookup: SubscriberLookup, topic: str, audience: Audience, cause: str
+) -> tuple[Recipients, str]:
+    """Return the clients of an audience, and the one of them that is not told, or "".
+
+    Parameters
+    ----------
+    cause
+        The publisher whose message caused it, who need not be told.
+    """
     match audience:
         case AllSubscribers():
-            return lookup.everyone_but(topic, cause)
+            everyone = lookup.everyone(topic)
+            return everyone, cause if cause in lookup.subscribers(topic) else ""
         case NamedClients(clients):
             subscribers = lookup.subscribers(topic)
-            return Recipients(tuple(one for one in dict.fromkeys(clients) if one in subscribers))
+            return Recipients(
+                tuple(one for one in dict.fromkeys(clients) if one in subscribers)
+            ), ""
         case NearestClients(x_km, y_km, count):
             # one more, because the publisher itself is often the nearest
             found = lookup.nearest(topic, x_km, y_km, count + 1)
-            return Recipients(tuple(client for client in found if client != cause)[:count])
+            return Recipients(tuple(client for client in found if client != cause)[:count]), ""
         case InCircle(x_km, y_km, radius_km):
             found = lookup.within(topic, x_km, y_km, radius_km)
-            return Recipients(tuple(client for client in found if client != cause))
+            return Recipients(tuple(client for client in found if client != cause)), ""
         case _:
             raise TypeError(f"{audience!r} is not an audience")
 
@@ -85,8 +98,8 @@ class SubscriberTable:
     def __init__(self) -> None:
         self._topics: dict[str, dict[str, None]] = {}
         self._places: dict[str, tuple[float, float]] = {}
-        self._everyone: dict[str, dict[str | None, Recipients]] = {}
-        """What `everyone_but` returned, by topic and left-out subscriber, since the last change."""
+        self._everyone: dict[str, Recipients] = {}
+        """What `everyone` returned, by topic, since the last change."""
 
     def subscribe(self, topic: str, client: str) -> None:
         """Add a subscriber; twice is once."""
@@ -99,7 +112,7 @@ class SubscriberTable:
         self.note_change(topic)
 
     def note_change(self, topic: str) -> None:
-        """Forget what `everyone_but` returned."""
+        """Forget what `everyone` returned."""
         self._everyone.pop(topic, None)
 
     def move(self, client: str, x_km: float, y_km: float) -> None:
@@ -110,18 +123,12 @@ class SubscriberTable:
         """Return all subscribers in the order they came."""
         return self._topics.get(topic, {}).keys()
 
-    def everyone_but(self, topic: str, client: str) -> Recipients:
-        """Return all subscribers but one."""
-        known = self._everyone.get(topic)
-        if known is None:
-            known = self._everyone[topic] = {}
-        subscribers = self._topics.get(topic, {})
-        left_out = client if client in subscribers else None
-        found = known.get(left_out)
+    def everyone(self, topic: str) -> Recipients:
+        """Return all subscribers."""
+        found = self._everyone.get(topic)
         if found is None:
-            found = known[left_out] = Recipients(
-                tuple(one for one in subscribers if one != left_out)
-            )
+            found = Recipients(tuple(self._topics.get(topic, ())))
+            self._everyone[topic] = found
         return found
 
     def nearest(self, topic: str, x_km: float, y_km: float, count: int) -> list[str]:

@@ -41,7 +41,7 @@ class Motion:
 
 
 def read_object(payload: bytes) -> dict[str, Any] | None:
-    """Return the JSON object of a payload, None when it is none."""
+    """Return the JSON object of a payload, None when it does not hold one."""
     try:
         found = json.loads(payload)
     except (ValueError, RecursionError):
@@ -50,7 +50,7 @@ def read_object(payload: bytes) -> dict[str, Any] | None:
 
 
 def read_number(value: Any) -> float | None:
-    """Return a finite number, None when it is none."""
+    """Return a finite number, None for anything else."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     try:

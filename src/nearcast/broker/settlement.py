@@ -237,16 +237,15 @@ class Settlement:
         topic, lookup = self.settings.topic, self._lookup
         for one, cause, part in numbered(result.notifications):
             try:
-                recipients = resolve(lookup, topic, one.audience, cause.publisher)
+                recipients, left_out = resolve(lookup, topic, one.audience, cause.publisher)
             except Exception as error:  # an audience is users' work too
                 detail = f"audience: {error!r}"
                 actions.reports.append(ProcessorReport(topic, GuardEvent.FAILED, detail, cause))
                 continue
-            if recipients.clients:
+            if len(recipients.clients) > bool(left_out):
                 after_sync = self.settings.notify_after_sync and cause.origin is not _ONCE
-                told = OutgoingNotification(
-                    notify_of(cause, part, one.payload, processed_us), recipients, after_sync
-                )
+                notify = notify_of(cause, part, one.payload, processed_us)
+                told = OutgoingNotification(notify, recipients, left_out, after_sync)
                 (deferred if after_sync else actions).notifications.append(told)
 
     def _keep(self, steps: Iterable[Step]) -> None:

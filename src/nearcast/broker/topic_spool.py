@@ -92,7 +92,7 @@ class SpoolView(Sequence[Publication]):
         return self._messages[place]
 
     def recent(self, count: int) -> list[Publication]:
-        """Return the last `count` messages, fewer when there are not so many."""
+        """Return the last `count` messages, fewer when it holds fewer."""
         count = max(0, min(count, len(self)))
         newest_first = islice(reversed(self._messages), self._after, self._after + count)
         return list(newest_first)[::-1]

@@ -37,7 +37,7 @@ __all__ = ["split"]
 @click.option(
     "--parts",
     type=click.IntRange(min=2),
-    help="Split into so many, even where it does not pay.  [default: as the stage chooses]",
+    help="Split into this many parts, even where it does not pay.  [default: as the stage chooses]",
 )
 @out_option
 @spark_options

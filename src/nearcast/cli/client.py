@@ -95,12 +95,12 @@ def publish(
 @client.command()
 @_credentials_option
 @click.option("--topic", "topics", multiple=True, required=True, help="Topic; may be repeated.")
-@click.option("--count", type=click.IntRange(min=1), help="End after so many notifications.")
+@click.option("--count", type=click.IntRange(min=1), help="End after this many notifications.")
 @click.option(
     "--for",
     "duration_s",
     type=click.FloatRange(min=0),
-    help="End after so many seconds; exit code 2 when --count was not reached.",
+    help="End after this many seconds; exit code 2 when --count was not reached.",
 )
 @_timeout_option
 @click.option("--json", is_flag=True, expose_value=False, help="Always on: output is JSON lines.")

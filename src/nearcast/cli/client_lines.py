@@ -107,7 +107,7 @@ def _decode_lines(
 
 
 def notification_line(notification: Notification) -> dict[str, Any]:
-    """Return a notification for JSON: the payload as text, or as base64 when it is none."""
+    """Return a notification for JSON: the payload as text, or as base64 when it is not UTF-8."""
     payload = notification.payload
     try:
         shown = {"payload": payload.decode()}

@@ -72,9 +72,9 @@ def nearcast(verbose: bool) -> None:
     A first round:
 
     \b
-      nearcast scenario generate city --clients 800 --servers 16 --topics 80 --seed 1 --out city
-      nearcast compare city
-      nearcast plan city --out city-plan
+      nearcast scenario generate city --clients 300 --servers 9 --topics 40 --seed 1 --out city
+      nearcast compare city --time-limit 2
+      nearcast plan city --time-limit 2 --out city-plan
       nearcast evaluate city city-plan
 
     Every verb takes --json: exactly one JSON object on stdout; progress, warnings and logs go to

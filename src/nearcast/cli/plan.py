@@ -95,9 +95,9 @@ def plan(
     plan can beat.
 
     \b
-      nearcast plan city --out p                          optimised, ratio model
+      nearcast plan city --out p                              # optimised, ratio model
       nearcast plan city --method reloc --regions auto --out p2
-      nearcast plan s --model placement --objective d3 --method exact --time-limit 60 --out p3
+      nearcast plan tiny --model placement --objective d3 --method exact --out p3
       nearcast plan city-today --from p --migration-price 5 --out p4
     """
     from nearcast.domain.output_folder import check_output_folder

@@ -64,7 +64,7 @@ __all__ = ["up"]
     "--for",
     "seconds",
     type=click.FloatRange(min=0),
-    help="Stop after so many seconds.  [default: at Ctrl-C]",
+    help="Stop after this many seconds.  [default: at Ctrl-C]",
 )
 @json_option
 def up(
@@ -99,14 +99,14 @@ def up(
     The event log (SCENARIO/site/log/publications) can be read by `nearcast pipeline run` at any time.
     """
     from nearcast.domain.scenario_files import read_scenario
-    from nearcast.site.layout import SiteOptions
+    from nearcast.site.layout import SiteSettings
     from nearcast.site.live_site import run_site
 
     rules = rules_for_site(processors_for, processor, processor_options, notify_after_sync)
     servers = len(read_scenario(scenario).servers)
     if plan_folder is None:
         _check_method(method, model)
-    site_options = SiteOptions(
+    site_options = SiteSettings(
         plan=plan_folder,
         model=model,
         method=method,

@@ -14,7 +14,7 @@ from nearcast.errors import NearcastError
 from nearcast.experiments.site_measure import LiveSettings, measure_site_clients
 from nearcast.planning.solve import PlanOutcome
 from nearcast.planning.stopping import Stopwatch
-from nearcast.site.layout import SiteOptions
+from nearcast.site.layout import SiteSettings
 from nearcast.site.live_site import LiveSite, run_site
 from nearcast.site.swarm import SwarmResult
 
@@ -88,7 +88,7 @@ def _site(
         ready += 1
         teller.count(ready, servers)
 
-    options = SiteOptions(plan=planned.folder, delay_factor=settings.delay_factor)
+    options = SiteSettings(plan=planned.folder, delay_factor=settings.delay_factor)
     with run_site(folder / "run" / "scenario", place, options, on_ready) as live:
         yield live
 

@@ -18,14 +18,14 @@ from typing import NamedTuple
 
 from nearcast.experiments.machine_noise import MachineNoise, Noise
 from nearcast.experiments.percentiles import percentile
+from nearcast.links.garbage import freeze_gc
 from nearcast.runtime.config import SpoolConfig
 from nearcast.sdk import Notification
 from nearcast.sdk.client import Client
 from nearcast.sdk.credentials import Credentials
 from nearcast.server.processor_rules import ProcessorRule
-from nearcast.site.layout import SiteOptions
+from nearcast.site.layout import SiteSettings
 from nearcast.site.live_site import run_site
-from nearcast.site.swarm import stop_searching_old_objects
 
 __all__ = ["PROTOTYPE_MEDIAN_MS", "RATES_HZ", "EchoPoint", "run", "summary"]
 
@@ -84,7 +84,7 @@ def run(
     with tempfile.TemporaryDirectory(prefix="nearcast-echo-") as text:
         folder = Path(text)
         _write_scenario(folder / "scenario")
-        options = SiteOptions(
+        options = SiteSettings(
             method="nearest",
             delay_factor=0.0,
             processor_rules=(ProcessorRule("#", "echo"),),
@@ -159,7 +159,7 @@ async def _round_trips(
         await asyncio.gather(
             *(client.subscribe(topic) for client, topic in zip(clients, topics, strict=True))
         )
-        stop_searching_old_objects()
+        freeze_gc()
         payload = b"e" * _PAYLOAD_BYTES
         total = max(1, round(rate_hz * seconds))
 

@@ -27,7 +27,7 @@ from nearcast.experiments.site_measure import (
 )
 from nearcast.planning.request import PlanRequest
 from nearcast.planning.solve import PlanOutcome, make_plan
-from nearcast.site.layout import SiteOptions
+from nearcast.site.layout import SiteSettings
 from nearcast.site.live_site import run_site
 from nearcast.site.swarm import Arrival, SwarmResult
 
@@ -99,7 +99,7 @@ def run(
             outcome = make_plan(scenario, request)
             write_plan(outcome.plan, outcome.report, scenario, folder / f"plan-{method}")
             begin(f"{method}: starting {len(scenario.servers) + 2} servers")
-            options = SiteOptions(
+            options = SiteSettings(
                 plan=folder / f"plan-{method}", delay_factor=settings.delay_factor
             )
             with run_site(folder / "scenario", folder / f"site-{method}", options) as live:

@@ -1,4 +1,4 @@
-"""A limit on handshakes, so that strangers cannot use up a server's time and memory."""
+"""A limit on handshakes, so that unknown peers cannot use up a server's time and memory."""
 
 from __future__ import annotations
 

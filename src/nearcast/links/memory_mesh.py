@@ -40,7 +40,7 @@ class MemoryHub:
             del self._present[server_id]
 
     def carry(self, sender: str, receiver: str, data: bytes) -> None:
-        """Deliver in the loop's next pass, in order; whoever is there then gets it."""
+        """Deliver in the loop's next pass, in order; to the endpoints that exist at that point."""
         if self._drop is None or not self._drop(sender, receiver, data):
             asyncio.get_running_loop().call_soon(self._arrive, sender, receiver, data)
 

@@ -25,7 +25,7 @@ class MeshAcceptor:
         Returns the server that a public key belongs to, if any.
     peer_hosts
         Returns the addresses of known servers, whose handshakes have a budget of their own:
-        strangers elsewhere cannot keep them out.
+        unknown peers elsewhere cannot keep them out.
     """
 
     def __init__(
@@ -38,8 +38,8 @@ class MeshAcceptor:
         self._identity, self._settings = identity, settings
         self._find_peer, self._peer_hosts = find_peer, peer_hosts
         self._loop = asyncio.get_running_loop()
-        limit, per_s = settings.stranger_handshakes, settings.stranger_handshakes_per_s
-        self._strangers = HandshakeBudget(limit, per_s, per_s)
+        limit, per_s = settings.unknown_peer_handshakes, settings.unknown_peer_handshakes_per_s
+        self._unknown_peers = HandshakeBudget(limit, per_s, per_s)
         limit = settings.peer_handshakes
         self._peers = HandshakeBudget(limit, 4.0 * limit, 4.0 * limit)
         self._open: dict[MeshConnection, tuple[HandshakeBudget, asyncio.TimerHandle]] = {}
@@ -63,7 +63,9 @@ class MeshAcceptor:
 
     def on_opened(self, connection: MeshConnection) -> None:
         """Give the other side a moment to prove its key, if there is room."""
-        budget = self._peers if connection.remote_host in self._peer_hosts() else self._strangers
+        budget = (
+            self._peers if connection.remote_host in self._peer_hosts() else self._unknown_peers
+        )
         if not budget.begin(self._loop.time()):
             self.rejected["too_many"] += 1
             connection.abort(ConnectionAbortedError("too many handshakes"))

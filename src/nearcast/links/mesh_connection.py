@@ -146,7 +146,7 @@ class MeshConnection(asyncio.Protocol):
         return True
 
     def ping(self) -> None:
-        """Send a sign of life and ask for one."""
+        """Send a keep-alive and ask for one."""
         if not self._is_full and self.channel.is_established:
             try:
                 self.channel.ping(time.monotonic())

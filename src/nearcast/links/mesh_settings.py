@@ -16,7 +16,7 @@ class TcpMeshSettings:
     tick_s: float = 1.0
     """Each side sends at least one record in this time."""
     silent_ticks: int = 4
-    """A link on which nothing came for so many ticks is lost."""
+    """Ticks without a byte after which a link counts as lost."""
     round_trip_ticks: int = 8
     """How often the round trip is measured on a link that is never idle."""
     handshake_s: float = 5.0
@@ -31,8 +31,8 @@ class TcpMeshSettings:
     """Per server, while there is no connection; one message is always kept."""
     peer_handshakes: int = 256
     """Accepted connections from addresses of known servers whose handshakes are under way."""
-    stranger_handshakes: int = 32
+    unknown_peer_handshakes: int = 32
     """The same from all other addresses."""
-    stranger_handshakes_per_s: float = 50.0
+    unknown_peer_handshakes_per_s: float = 50.0
     """Each takes less than half a millisecond of this server's time."""
     stream: StreamSettings = field(default_factory=StreamSettings)

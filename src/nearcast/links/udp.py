@@ -22,6 +22,7 @@ __all__ = ["UdpSocket"]
 _SO_TIMESTAMPNS = 35  # Linux; the socket module has no name for it
 _TIMESPEC = struct.Struct("@ll")
 _LARGEST_BYTES = 1 << 16
+_FRESH_S = 50e-6
 _PROC_TABLES = (Path("/proc/net/udp"), Path("/proc/net/udp6"))
 
 
@@ -34,6 +35,8 @@ class UdpSocket:
         Where to listen; port 0 takes any free one. A host with colons is IPv6.
     receive_buffer_bytes
         How much the kernel may keep for us; it may grant less.
+    largest_bytes
+        Of a datagram; larger ones are cut. Less is quicker: room is made for each one.
 
     Raises
     ------
@@ -41,7 +44,14 @@ class UdpSocket:
         When the address cannot be had.
     """
 
-    def __init__(self, host: str, port: int, receive_buffer_bytes: int = 4 << 20) -> None:
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        receive_buffer_bytes: int = 4 << 20,
+        largest_bytes: int = _LARGEST_BYTES,
+    ) -> None:
+        self._largest_bytes = largest_bytes
         self.send_drops: Counter[str] = Counter()
         """Datagrams that could not be sent, by the name of the error."""
         self.receive_errors: Counter[str] = Counter()
@@ -72,23 +82,29 @@ class UdpSocket:
         return self._socket.fileno()
 
     def drain(self, limit: int = 64) -> tuple[list[tuple[bytes, Address]], float]:
-        """Return up to `limit` datagrams, and for how many seconds the first had waited."""
+        """Return up to `limit` datagrams, and for how many seconds the first had waited.
+
+        One that has just come is returned alone: most often there is no other, and to ask costs
+        as much as to be called once more.
+        """
         batch: list[tuple[bytes, Address]] = []
         waited_s = 0.0
         for _ in range(limit):
             try:
                 if batch:
-                    data, sender = self._socket.recvfrom(_LARGEST_BYTES)
+                    data, sender = self._socket.recvfrom(self._largest_bytes)
                 else:
                     # only the first tells its time: recvmsg costs more than recvfrom
-                    data, ancillary, _flags, sender = self._socket.recvmsg(_LARGEST_BYTES, 64)
+                    data, ancillary, _flags, sender = self._socket.recvmsg(self._largest_bytes, 64)
                     waited_s = _waited_s(ancillary)
             except BlockingIOError:
                 break
             except OSError as error:  # an ICMP answer to an earlier send, say
                 self.receive_errors[_name(error)] += 1
                 continue
-            batch.append((data, _plain(sender)))
+            batch.append((data, sender if len(sender) == 2 else _plain(sender)))
+            if len(batch) == 1 and 0.0 < waited_s < _FRESH_S:
+                break
         return batch, waited_s
 
     def receive(self, limit: int = 64) -> list[bytes]:
@@ -97,7 +113,7 @@ class UdpSocket:
         receive = self._socket.recv
         for _ in range(limit):
             try:
-                batch.append(receive(_LARGEST_BYTES))
+                batch.append(receive(self._largest_bytes))
             except BlockingIOError:
                 break
             except OSError as error:

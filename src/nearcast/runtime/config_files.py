@@ -41,7 +41,7 @@ def load_config(path: Path) -> ServerConfig | ManagerConfig:
         said = "is missing" if role is None else f"cannot be {role!r}"
         _fail(path, "role", f"{said}; it is one of {', '.join(_ROLES)}")
     kind = _ROLES[role]
-    _refuse_strangers(path, content, inspect.type_info(kind))
+    _refuse_unknown(path, content, inspect.type_info(kind))
     folder = path.absolute().parent
     try:
         config = msgspec.convert(content, kind, dec_hook=lambda _, text: _to_path(folder, text))
@@ -106,18 +106,18 @@ def _read_toml(path: Path) -> dict[str, Any]:
         _fail(path, "", f"is not valid TOML: {error}")
 
 
-def _refuse_strangers(path: Path, value: Any, info: inspect.Type, place: str = "") -> None:
-    """Refuse unknown keys, with the nearest known one, and numbers that are none."""
+def _refuse_unknown(path: Path, value: Any, info: inspect.Type, place: str = "") -> None:
+    """Refuse unknown keys, with the nearest known one, and what is not a finite number."""
     if isinstance(value, float) and not math.isfinite(value):
         _fail(path, place, f"must be a finite number, not {value}")
     if isinstance(value, int) and abs(value) >= 1 << 63:
         _fail(path, place, "is too large a number")
     if isinstance(info, inspect.UnionType):
         for one in info.types:
-            _refuse_strangers(path, value, one, place)
+            _refuse_unknown(path, value, one, place)
     elif isinstance(info, inspect.VarTupleType) and isinstance(value, list):
         for index, item in enumerate(value, start=1):
-            _refuse_strangers(path, item, info.item_type, f"{place}[{index}]")
+            _refuse_unknown(path, item, info.item_type, f"{place}[{index}]")
     elif isinstance(info, inspect.StructType | inspect.DataclassType) and isinstance(value, dict):
         known = {item.name: item.type for item in info.fields}
         for key, item in value.items():
@@ -125,10 +125,10 @@ def _refuse_strangers(path: Path, value: Any, info: inspect.Type, place: str = "
             if key not in known:
                 near = difflib.get_close_matches(key, known, n=1, cutoff=0.0)
                 _fail(path, inside, f"no such key; the nearest is {near[0]!r}")
-            _refuse_strangers(path, item, known[key], inside)
+            _refuse_unknown(path, item, known[key], inside)
     elif isinstance(value, dict):
         for key, item in value.items():
-            _refuse_strangers(path, item, inspect.AnyType(), f"{place}.{key}")
+            _refuse_unknown(path, item, inspect.AnyType(), f"{place}.{key}")
 
 
 def _to_path(folder: Path, text: object) -> Path:

@@ -27,7 +27,7 @@ class EventLogSettings(msgspec.Struct, frozen=True):
     server: str
     segment_rows: int = 100_000
     segment_s: float = 10.0
-    """A file ends with so many rows, or after so long: that is how late a row is in a file."""
+    """A file ends after this many rows or seconds; a row is in a file at the latest then."""
     keep_segments: int | None = None
     keep_hours: float | None = None
     """Files of each table that stay, and for how long; None: all, for ever."""

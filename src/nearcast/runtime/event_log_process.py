@@ -32,6 +32,7 @@ from nearcast.runtime.event_log_frames import (
     decode_command,
     frame,
 )
+from nearcast.runtime.helper_scheduling import yield_to_server
 from nearcast.runtime.pipe_frames import FrameReader
 
 if TYPE_CHECKING:
@@ -170,6 +171,7 @@ def main(descriptor: int, settings_json: str) -> None:
     """Write the event log of the server at the other end of a socket."""
     for number in (signal.SIGINT, signal.SIGTERM):  # the server decides when all ends
         signal.signal(number, signal.SIG_IGN)
+    yield_to_server()
     os.nice(_NICENESS)
     sys.meta_path.insert(0, _WithoutPandas())
     with socket.socket(fileno=descriptor) as sock:

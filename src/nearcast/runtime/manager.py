@@ -70,7 +70,7 @@ async def run_manager(
         opening = asyncio.ensure_future(open_site(config, store, clock()))
         stopping = asyncio.ensure_future(stop.wait())
         try:
-            # a first plan may take long: whoever wants to stop need not wait for it
+            # a first plan may take long: a stop does not wait for it
             await asyncio.wait({opening, stopping}, return_when=asyncio.FIRST_COMPLETED)
             if not opening.done():
                 return
@@ -104,7 +104,7 @@ class LiveManager:
         self._manager = Manager(
             state,
             cloud=config.site.cloud,
-            life=int(clock() * 1e6),
+            incarnation=int(clock() * 1e6),
         )
         self.http: HttpEndpoint | None = None
         self._timer: asyncio.TimerHandle | None = None

@@ -22,7 +22,7 @@ from nearcast.server.processor_rules import ProcessorRule
 from nearcast.server.site_orders import ServerOrder
 
 __all__ = [
-    "ManagerDesk",
+    "ManagerService",
     "answer_operator",
     "manager_metrics",
     "read_token",
@@ -35,7 +35,7 @@ Answer = tuple[int, Any]
 """Status and content, to be sent as JSON."""
 
 
-class ManagerDesk(Protocol):
+class ManagerService(Protocol):
     """What the HTTP side needs of a manager."""
 
     async def enrol(self, enrolments: Sequence[Enrolment]) -> list[EnrolledClient]:
@@ -113,7 +113,12 @@ def manager_metrics(status: Mapping[str, Any]) -> bytes:
 
 
 async def answer_operator(
-    desk: ManagerDesk, token: str, method: str, path: str, body: bytes, headers: Mapping[str, str]
+    service: ManagerService,
+    token: str,
+    method: str,
+    path: str,
+    body: bytes,
+    headers: Mapping[str, str],
 ) -> Answer:
     """Return the status and the content of the answer to one request."""
     given = headers.get("Authorization", "")
@@ -121,7 +126,7 @@ async def answer_operator(
         return 401, {"error": "wrong or missing token: send 'Authorization: Bearer TOKEN'"}
     try:
         async with asyncio.timeout(_ANSWER_WITHIN_S):
-            return await _answer(desk, method, path, body)
+            return await _answer(service, method, path, body)
     except msgspec.MsgspecError as error:
         return 400, {"error": f"the body of the request cannot be used: {error}"}
     except (OutputError, TimeoutError) as error:
@@ -130,34 +135,34 @@ async def answer_operator(
         return 400, {"error": str(error)}
 
 
-async def _answer(desk: ManagerDesk, method: str, path: str, body: bytes) -> Answer:
+async def _answer(service: ManagerService, method: str, path: str, body: bytes) -> Answer:
     if (method, path) == ("POST", "/clients"):
-        return await _enrol(desk, body)
+        return await _enrol(service, body)
     if (method, path) == ("POST", "/plans"):
         plan = Path(msgspec.json.decode(body, type=_PlanBody).plan)
-        return 200, {"plan_version": await desk.adopt(plan)}
+        return 200, {"plan_version": await service.adopt(plan)}
     if (method, path) == ("PUT", "/processors"):
         rules = msgspec.json.decode(body, type=list[ProcessorRule])
-        return 200, {"revision": await desk.set_processors(rules)}
+        return 200, {"revision": await service.set_processors(rules)}
     if (method, path) == ("GET", "/processors"):
-        return 200, msgspec.to_builtins(list(desk.processors))
+        return 200, msgspec.to_builtins(list(service.processors))
     if method == "GET" and path.startswith("/clients/"):
         name = unquote(path.removeprefix("/clients/"))
-        found = desk.find_client(name)
+        found = service.find_client(name)
         if found is None:
             return 404, {"error": f"client {name!r} is not enrolled"}
-        return 200, _about(desk, found)
+        return 200, _about(service, found)
     return 404, {"error": f"there is no {method} {path}"}
 
 
-async def _enrol(desk: ManagerDesk, body: bytes) -> Answer:
+async def _enrol(service: ManagerService, body: bytes) -> Answer:
     """Enrol one client, or a list of them all or none."""
     asked = msgspec.json.decode(body, type=_EnrolBody | list[_EnrolBody])
     if isinstance(asked, list):
-        enrolled = await desk.enrol([_enrolment(one) for one in asked])
-        return 200, [_about(desk, one) for one in enrolled]
-    (one,) = await desk.enrol([_enrolment(asked)])
-    return 200, _about(desk, one)
+        enrolled = await service.enrol([_enrolment(one) for one in asked])
+        return 200, [_about(service, one) for one in enrolled]
+    (one,) = await service.enrol([_enrolment(asked)])
+    return 200, _about(service, one)
 
 
 def _enrolment(asked: _EnrolBody) -> Enrolment:
@@ -173,8 +178,8 @@ def _enrolment(asked: _EnrolBody) -> Enrolment:
     return Enrolment(asked.client, public_key, place_km)
 
 
-def _about(desk: ManagerDesk, client: EnrolledClient) -> dict[str, Any]:
-    home = desk.server(client.home)
+def _about(service: ManagerService, client: EnrolledClient) -> dict[str, Any]:
+    home = service.server(client.home)
     return {
         "client": client.client,
         "home": {

@@ -85,6 +85,8 @@ class FrameReader:
         self._receive_into = sock.recv_into
         self._view = memoryview(bytearray(read_bytes))
         self._feed = FrameBuffer(longest_bytes).feed
+        self.was_filled = False
+        """Whether the last read brought all that fits, so that there may be more."""
 
     def read(self, flags: int = 0) -> tuple[int, list[bytes]]:
         """Return how many bytes have come, 0 at the end of the stream, and the whole frames.
@@ -97,4 +99,5 @@ class FrameReader:
             When a frame is too long.
         """
         size = self._receive_into(self._view, 0, flags)
+        self.was_filled = size == len(self._view)
         return size, self._feed(bytes(self._view[:size]))

@@ -85,11 +85,6 @@ class ProcessorHost:
         self.restarts = 0
         """Children that hung or died, ever."""
 
-    @property
-    def queue_length(self) -> int:
-        """Requests that have no result yet."""
-        return len(self._in_flight)
-
     def start(self) -> None:
         """Start the child ahead of the first request."""
         if self._child is None and not self._is_closed and not self._retry_s:

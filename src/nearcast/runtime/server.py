@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import logging
 import os
 from contextlib import AsyncExitStack
@@ -13,6 +12,7 @@ from nearcast.broker.guard import GuardSettings
 from nearcast.broker.requests import ProcessResult
 from nearcast.errors import OutputError, RestartNeededError
 from nearcast.links.emulated_mesh import EmulatedMesh
+from nearcast.links.garbage import freeze_gc
 from nearcast.links.mesh import MeshLink
 from nearcast.links.steady_clock import SteadyClock
 from nearcast.links.udp import UdpSocket
@@ -29,7 +29,7 @@ from nearcast.runtime.server_report import ServerReport
 from nearcast.runtime.spool_process import SpoolProcessSettings
 from nearcast.runtime.spool_writer import SpoolWriter
 from nearcast.runtime.watchdog import HUNG_FILE, Heartbeat, WatchdogSettings, read_hung
-from nearcast.server.outputs import Outputs
+from nearcast.server.outputs import Outputs, StageDelays
 from nearcast.server.peer_channels import PeerChannels
 from nearcast.server.server import ClientAccess, Server
 from nearcast.server.server_settings import EdgeSettings, ServerSettings
@@ -38,14 +38,12 @@ from nearcast.server.stream_targets import Capacity
 from nearcast.spool.changes import LiveTopic
 from nearcast.wire.settings import Address
 
-__all__ = ["LiveServer", "freeze_gc", "run_server", "run_until"]
+__all__ = ["LiveServer", "run_server", "run_until"]
 
 _log = logging.getLogger(__name__)
 _LAG_INTERVAL_S = 0.1
 _ORDERS_FILE = "orders.msgpack"
 _DATAGRAMS_PER_PASS = 64
-_GARBAGE_THRESHOLD = 10_000
-"""New objects before a search for cycles: messages make many objects and no cycles."""
 
 
 class LiveServer:
@@ -73,6 +71,8 @@ class LiveServer:
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = float("inf")
         self._lag_due = 0.0
+        self._delays: list[StageDelays] = []
+        """Of notifications since the metrics were last told."""
 
     async def start(self) -> None:
         """Listen, recover, and go on where the server ended before.
@@ -101,7 +101,8 @@ class LiveServer:
     async def _open(self) -> None:
         config, opened = self.config, self._opened
         if config.clients is not None:
-            self._udp = UdpSocket(config.clients.host, config.clients.port)
+            limit = config.wire.datagram_limit + 1  # longer ones are seen to be too long
+            self._udp = UdpSocket(config.clients.host, config.clients.port, largest_bytes=limit)
             opened.callback(self._udp.close)
         try:
             config.data.mkdir(parents=True, exist_ok=True)
@@ -247,8 +248,7 @@ class LiveServer:
         self._do(self.node.on_committed(tickets, self.clock()))
 
     def _on_results(self, results: list[ProcessResult]) -> None:
-        for result in results:
-            self._do(self.node.on_processed(result, self.clock()))
+        self._do(self.node.on_processed(results, self.clock()))
 
     def _on_timer(self) -> None:
         self._timer_at = float("inf")
@@ -270,6 +270,8 @@ class LiveServer:
     def _watch_lag(self) -> None:
         now = self._loop.time()
         self.metrics.observe("sync", self._writer.take_sync_seconds())
+        delays, self._delays = self._delays, []
+        self.metrics.observe_delays(delays)
         if self._lag_due:
             lag_s = max(0.0, now - self._lag_due)
             self.metrics.observe_lag(lag_s)
@@ -284,14 +286,13 @@ class LiveServer:
             self._udp.send(out.datagrams)
         for server, frame in out.mesh:
             self._mesh.send(server, frame)
-        for group in out.to_store:
-            self._writer.append(group)
+        if out.to_store:
+            self._writer.append_all(out.to_store)
         if out.to_process:
             self._host.submit(out.to_process)
         if self._events is not None and (out.publications or out.notifications):
             self._events.add(out.publications, out.notifications)
-        if out.delays:
-            self.metrics.observe_delays(out.delays)
+        self._delays += out.delays
         for incident in out.incidents:
             _log.info(incident.event, extra={"fields": incident.fields})
         if out.orders is not None:
@@ -308,13 +309,6 @@ class LiveServer:
             self._timer_at = at
             delay_s = min(max(0.0, at - self.clock()), 1.0)
             self._timer = self._loop.call_later(delay_s, self._on_timer)
-
-
-def freeze_gc() -> None:
-    """Leave out of later searches for cycles what is there now: they would stop the loop."""
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(_GARBAGE_THRESHOLD, 20, 100)
 
 
 async def run_server(config: ServerConfig, mesh: MeshLink, stop: asyncio.Event) -> None:

@@ -19,6 +19,7 @@ import msgspec
 
 from nearcast.errors import SpoolError, SpoolFullError
 from nearcast.links.real_disk import RealDisk
+from nearcast.runtime.helper_scheduling import yield_to_server
 from nearcast.runtime.pipe_frames import FrameReader
 from nearcast.runtime.spool_frames import (
     Answer,
@@ -132,6 +133,8 @@ class _Rounds:
                 for group in decode_groups(one):
                     self._log.append(group)
             taken_bytes += size
+            if not self._reader.was_filled:  # nothing is left, and a look would tell no more
+                return True
         return True
 
     def _commit(self) -> bool:
@@ -184,6 +187,7 @@ def main(descriptor: int, settings_json: str, *watchdog: str) -> None:
     """Write the spool of the server at the other end of a socket."""
     for number in (signal.SIGINT, signal.SIGTERM):  # the server decides when all ends
         signal.signal(number, signal.SIG_IGN)
+    yield_to_server()
     settings = msgspec.json.decode(settings_json, type=SpoolProcessSettings)
     with socket.socket(fileno=descriptor) as sock:
         serve(

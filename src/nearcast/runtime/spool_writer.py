@@ -172,16 +172,17 @@ class SpoolWriter:
             self._helper.link.send(groups_frame(groups))
 
     def _on_frames(self, frames: list[bytes]) -> None:
+        durable = 0
         for frame in frames:
             match decode_answer(frame):
-                case Committed(count, sync_s):
+                case Committed(groups, sync_s):
                     self.is_full = False
                     self._sync_s.append(sync_s)
-                    self._on_durable(count)
+                    durable += groups
                 case Full():
                     self.is_full = True
                 case Lost(reason):
-                    self._lose(SpoolLostError(reason))
+                    self._loop.call_soon(self._lose, SpoolLostError(reason))
                 case Piece(change) if self._state is not None:
                     self._state.apply(change)
                 case Opened() as opened if self._state is not None:
@@ -189,15 +190,12 @@ class SpoolWriter:
                     self._opened.set_result(opened.recovery(state))
                 case Refused(reason):
                     self._opened.set_exception(SpoolError(reason))
-
-    def _on_durable(self, count: int) -> None:
-        take, forget = self._tickets.popleft, self._appended_s.popleft
-        tickets = []
-        for _ in range(count):
-            tickets.append(take())
-            forget()
-        if tickets:
-            self._on_committed(tickets)
+        if durable:
+            take, forget = self._tickets.popleft, self._appended_s.popleft
+            tickets = [take() for _ in range(durable)]
+            for _ in tickets:
+                forget()
+            self._on_committed(tickets)  # last: a bug there must not cost a count here
 
     def _on_end(self, reason: str) -> None:
         self._ended.set()

@@ -11,6 +11,7 @@ from __future__ import annotations
 import mmap
 import os
 import signal
+import sys
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -45,7 +46,7 @@ class Heartbeat:
     """The server's side: tells when the loop is inside a processor."""
 
     def __init__(self) -> None:
-        self.descriptor = os.memfd_create("nearcast-heartbeat")
+        self.descriptor = _shared_file()
         """To be inherited by the process that watches."""
         os.ftruncate(self.descriptor, _PAGE_BYTES)
         self._page = mmap.mmap(self.descriptor, _PAGE_BYTES)
@@ -74,6 +75,16 @@ class Heartbeat:
         self._words.release()
         self._page.close()
         os.close(self.descriptor)
+
+
+def _shared_file() -> int:
+    """Return a descriptor of a file in memory, or one without a name where there is no such."""
+    if sys.platform == "linux":
+        return os.memfd_create("nearcast-heartbeat")
+    from tempfile import TemporaryFile  # not for the lean process that only looks
+
+    with TemporaryFile() as file:
+        return os.dup(file.fileno())
 
 
 class WatchdogSettings(msgspec.Struct, frozen=True):

@@ -36,7 +36,7 @@ __all__ = [
     "save_credentials",
 ]
 
-logger = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class Credentials:
 
     client: str
     private_key: bytes = field(repr=False)
-    """X25519, 32 bytes; whoever has it is the client."""
+    """X25519, 32 bytes; it is the client's identity."""
     home: Home
     x_km: float | None = None
     y_km: float | None = None
@@ -130,7 +130,7 @@ def load_credentials(path: str | Path) -> Credentials:
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error.strerror or error}") from None
     if os.name == "posix" and mode & 0o077:
-        logger.warning("%s holds a private key, and others may read it: chmod 600 it", path)
+        _log.warning("%s holds a private key, and others may read it: chmod 600 it", path)
     try:
         file = msgspec.json.decode(content, type=_CredentialsFile)
         return Credentials(

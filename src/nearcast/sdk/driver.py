@@ -40,7 +40,7 @@ from nearcast.wire.settings import RandomBytes
 
 __all__ = ["ClientDriver", "Event", "Payload", "Redirected", "encode_payload"]
 
-logger = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 Payload = bytes | str | Mapping[str, Any]
 _NUMBER_BYTES = 4
@@ -101,7 +101,7 @@ class ClientDriver:
 
     @property
     def is_full(self) -> bool:
-        """Whether so many durable publications wait that another one would be refused."""
+        """Whether another durable publication would be refused because too many wait."""
         return self.session.unacknowledged >= self._settings.publish_limit
 
     @property
@@ -222,7 +222,7 @@ class ClientDriver:
                 try:  # as in _call, for what comes most
                     self.on_notification(action)
                 except Exception:
-                    logger.exception("a callback failed")
+                    _log.exception("a callback failed")
             elif isinstance(action, SendDatagram):
                 datagrams.append(action)
             else:
@@ -267,8 +267,8 @@ class ClientDriver:
 
 
 def _call(callback: Callable[[Any], object], value: Any) -> None:
-    """Call the application; what it raises is its own affair and ends no session."""
+    """Call the application; an exception is logged and ends no session."""
     try:
         callback(value)
     except Exception:
-        logger.exception("a callback failed")
+        _log.exception("a callback failed")

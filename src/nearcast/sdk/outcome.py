@@ -13,7 +13,7 @@ from typing import Any, Generic, TypeVar
 
 __all__ = ["Outcome", "Receipt"]
 
-logger = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -86,8 +86,8 @@ class Outcome(Generic[T]):
         for callback in callbacks or ():
             try:
                 callback()
-            except Exception:  # the application's own affair: others wait too
-                logger.exception("a callback failed")
+            except Exception:  # others wait too: log it and go on
+                _log.exception("a callback failed")
 
 
 class Receipt(Outcome[None]):

@@ -18,7 +18,7 @@ from nearcast.wire.settings import Address
 
 __all__ = ["UdpPort"]
 
-logger = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 _HELD_LIMIT = 16
 
@@ -103,7 +103,7 @@ class UdpPort:
     def _complain(self, problem: str) -> None:
         """Remember what is wrong, and log it once."""
         if problem != self.problem:
-            logger.warning("%s", problem)
+            _log.warning("%s", problem)
         self.problem = problem
 
     def _drain(self, opened: UdpSocket) -> None:

@@ -24,8 +24,8 @@ class LocalClients(Protocol):
         """Raise WireError when a notification is too large for a datagram."""
         ...
 
-    def notify_all(self, clients: Iterable[str], frame: bytes) -> list[str]:
-        """Send a notification; return the clients without a session."""
+    def notify_all(self, clients: Iterable[str], frame: bytes, left_out: str) -> list[str]:
+        """Send a notification to all but one; return the clients without a session."""
         ...
 
 
@@ -58,7 +58,7 @@ class Delivery:
     def send(self, notifications: Iterable[OutgoingNotification]) -> None:
         """Send what the broker has made."""
         own, notified = self._peers.server, self._now()
-        for notify, recipients, _ in notifications:
+        for notify, recipients, left_out, _ in notifications:
             try:
                 body = encode_notify(notify)
             except WireError as error:
@@ -69,9 +69,9 @@ class Delivery:
                 by_home = self._split(notify.topic, recipients)
             for home, clients in by_home.items():
                 if home == own:
-                    self._deliver(notify, body, clients, *notified)
-                else:
-                    self._notices.setdefault(home, []).append(Notice(body, clients))
+                    self._deliver(notify, body, clients, left_out, *notified)
+                elif len(clients) > 1 or clients[0] != left_out:
+                    self._notices.setdefault(home, []).append(Notice(body, clients, left_out))
 
     def flush(self) -> None:
         """End a pass: what it has for one home goes together."""
@@ -83,7 +83,8 @@ class Delivery:
     def _on_notices(self, _server: str, message: Notices, _now: float) -> None:
         notified = self._now()
         for notice in message.notices:
-            self._deliver(decode_notify(notice.body), notice.body, notice.clients, *notified)
+            notify, left_out = decode_notify(notice.body), notice.left_out
+            self._deliver(notify, notice.body, notice.clients, left_out, *notified)
 
     def _now(self) -> tuple[int, bytes]:
         """Return the time now, also as a field of a Notify: once for many notifications."""
@@ -100,6 +101,7 @@ class Delivery:
         notify: Notify,
         body: bytes,
         clients: tuple[str, ...],
+        left_out: str,
         notified_us: int,
         notified: bytes,
     ) -> None:
@@ -113,7 +115,9 @@ class Delivery:
         except WireError as error:
             self._refuse(notify, len(clients), error)
             return
-        missing = local.notify_all(clients, frame)
+        missing = local.notify_all(clients, frame, left_out)
+        if left_out and left_out in clients:
+            clients = tuple(client for client in clients if client != left_out)
         if missing:
             # they have left, however long ago: what comes late, lost and repeated, follows them
             for client in sorted(missing):

@@ -24,7 +24,7 @@ class ManagerSettings:
     """Timers of a manager."""
 
     away_after_s: float = 15.0
-    """A server that was silent for so long is away."""
+    """Silence after which a server counts as away."""
     push_interval_s: float = 1.0
     """Least time between two orders to a server: enrolments meanwhile go together."""
     repeat_after_s: float = 3.0
@@ -32,7 +32,7 @@ class ManagerSettings:
 
 
 @dataclass(slots=True)
-class _Seat:
+class _ServerRecord:
     """What is known about a server."""
 
     heard_at: float = -math.inf
@@ -52,7 +52,7 @@ class Manager:
         The site, as the store has it.
     cloud
         The id of the cloud server.
-    life
+    incarnation
         Rises with each start of the manager.
     """
 
@@ -61,16 +61,16 @@ class Manager:
         state: ManagerState,
         *,
         cloud: str,
-        life: int,
+        incarnation: int,
         settings: ManagerSettings | None = None,
     ) -> None:
         self._state, self._cloud = state, cloud
         self._settings = settings or ManagerSettings()
-        self._channels = PeerChannels(life)
-        self._seats = {name: _Seat() for name in state.servers}
+        self._channels = PeerChannels(incarnation)
+        self._records = {name: _ServerRecord() for name in state.servers}
         self._orders: bytes | None = None
         self.refused = 0
-        """Messages from servers that are not of this site, or that were none."""
+        """Messages that are invalid or from servers outside this site."""
 
     @property
     def state(self) -> ManagerState:
@@ -80,13 +80,13 @@ class Manager:
     def install(self, state: ManagerState, now: float) -> list[tuple[str, bytes]]:
         """Go by another state, which the store has already."""
         self._state, self._orders = state, None
-        self._seats = {name: self._seats.get(name) or _Seat() for name in state.servers}
+        self._records = {name: self._records.get(name) or _ServerRecord() for name in state.servers}
         return self.on_timer(now)
 
     def on_mesh(self, from_server: str, data: bytes, now: float) -> list[tuple[str, bytes]]:
         """Take a frame of a server."""
-        seat = self._seats.get(from_server)
-        if seat is None:
+        record = self._records.get(from_server)
+        if record is None:
             self.refused += 1
             return []
         for raw in self._channels.receive(from_server, data, now):
@@ -96,40 +96,40 @@ class Manager:
                 self.refused += 1
                 continue
             if isinstance(message, Hello | LoadReport):
-                self._heard(seat, message, now)
+                self._heard(record, message, now)
             else:
                 self.refused += 1
         return self.on_timer(now)
 
     def on_timer(self, now: float) -> list[tuple[str, bytes]]:
         """Do what is due."""
-        for server, seat in self._seats.items():
-            if self._wants_orders(server, seat, now) and self._push_at(seat) <= now:
-                self._push(server, seat, now)
+        for server, record in self._records.items():
+            if self._wants_orders(server, record, now) and self._push_at(record) <= now:
+                self._push(server, record, now)
         return self._channels.poll(now)
 
     def next_wakeup(self, now: float) -> float:
         """Return when `on_timer` shall be called at the latest."""
         pushes = (
-            self._push_at(seat)
-            for server, seat in self._seats.items()
-            if self._wants_orders(server, seat, now)
+            self._push_at(record)
+            for server, record in self._records.items()
+            if self._wants_orders(server, record, now)
         )
         return min(self._channels.next_wakeup(), min(pushes, default=math.inf))
 
     def highest_revision(self) -> int:
         """Return the highest revision a server has; above ours when our store was lost."""
-        return max((seat.revision for seat in self._seats.values()), default=0)
+        return max((record.revision for record in self._records.values()), default=0)
 
     def is_up(self, server: str, now: float) -> bool:
         """Return whether a server was heard lately."""
-        return now - self._seats[server].heard_at < self._settings.away_after_s
+        return now - self._records[server].heard_at < self._settings.away_after_s
 
     def status(self, now: float) -> dict[str, Any]:
         """Return what operators want to see, as plain JSON values."""
         state = self._state
         servers = [
-            self._server_status(name, server, self._seats[name], now)
+            self._server_status(name, server, self._records[name], now)
             for name, server in state.servers.items()
         ]
         return {
@@ -158,46 +158,46 @@ class Manager:
             ],
         }
 
-    def _heard(self, seat: _Seat, message: Hello | LoadReport, now: float) -> None:
+    def _heard(self, record: _ServerRecord, message: Hello | LoadReport, now: float) -> None:
         if not 0 <= message.revision < _HIGHEST_REVISION:
             self.refused += 1
             return
-        seat.heard_at, seat.revision = now, message.revision
+        record.heard_at, record.revision = now, message.revision
         if isinstance(message, LoadReport):
-            seat.report, seat.report_at = message, now
-            if now - seat.sent_at < self._settings.repeat_after_s:
+            record.report, record.report_at = message, now
+            if now - record.sent_at < self._settings.repeat_after_s:
                 return  # it may have reported before it got them
-        if seat.revision != self._state.revision:
-            seat.sent_revision = 0
+        if record.revision != self._state.revision:
+            record.sent_revision = 0
 
-    def _wants_orders(self, server: str, seat: _Seat, now: float) -> bool:
+    def _wants_orders(self, server: str, record: _ServerRecord, now: float) -> bool:
         # a channel that waits for an acknowledgement repeats by itself
         return (
-            self._state.revision not in (seat.revision, seat.sent_revision)
+            self._state.revision not in (record.revision, record.sent_revision)
             and self.is_up(server, now)
             and not self._channels.waiting(server)
         )
 
-    def _push_at(self, seat: _Seat) -> float:
-        return seat.sent_at + self._settings.push_interval_s
+    def _push_at(self, record: _ServerRecord) -> float:
+        return record.sent_at + self._settings.push_interval_s
 
-    def _push(self, server: str, seat: _Seat, now: float) -> None:
+    def _push(self, server: str, record: _ServerRecord, now: float) -> None:
         if self._orders is None:
             orders = make_orders(self._state, self._cloud)
             self._orders = encode_mesh(NewOrders(orders))
         self._channels.send(server, self._orders)
-        seat.sent_revision, seat.sent_at = self._state.revision, now
+        record.sent_revision, record.sent_at = self._state.revision, now
 
     def _server_status(
-        self, name: str, server: SiteServer, seat: _Seat, now: float
+        self, name: str, server: SiteServer, record: _ServerRecord, now: float
     ) -> dict[str, Any]:
-        report = seat.report
+        report = record.report
         streams = report.local_streams + report.delegated_streams if report else 0
         return {
             "id": name,
             "state": "up" if self.is_up(name, now) else "away",
-            "revision": seat.revision,
-            "report_age_s": round(now - seat.report_at, 3) if report else None,
+            "revision": record.revision,
+            "report_age_s": round(now - record.report_at, 3) if report else None,
             "sessions": report.sessions if report else None,
             "topics": report.topics if report else None,
             "storage_used": report.storage_used if report else None,

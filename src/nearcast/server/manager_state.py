@@ -99,7 +99,7 @@ def enrol(
     ConfigError
         Naming the first client that cannot be let in; then nothing changed.
     """
-    clients, rooms = dict(state.clients), _Rooms(state)
+    clients, homes = dict(state.clients), _HomeChoice(state)
     owners = {one.public_key: one.client for one in clients.values()}
     records = []
     for asked in enrolments:
@@ -111,7 +111,7 @@ def enrol(
         if asked.client in state.plan.homes:
             home = state.plan.homes[asked.client]
         elif asked.place_km is not None:
-            home = rooms.move(before.home if before else None, asked.place_km)
+            home = homes.move(before.home if before else None, asked.place_km)
         else:
             raise ConfigError(
                 f"client {asked.client!r} is not in the scenario: its place is needed (x_km, y_km)"
@@ -145,10 +145,10 @@ def with_site(
         clients={one.client: one for one in wanted if one.home in servers},
         processors=state.processors,
     )
-    rooms = _Rooms(after)
+    homes = _HomeChoice(after)
     # one whose place was known from an earlier scenario only has to be somewhere
     moved = {
-        one.client: replace(one, home=rooms.move(None, one.place_km or (0.0, 0.0)))
+        one.client: replace(one, home=homes.move(None, one.place_km or (0.0, 0.0)))
         for one in wanted
         if one.home not in servers
     }
@@ -176,7 +176,7 @@ def make_orders(state: ManagerState, cloud: str) -> Orders:
     )
 
 
-class _Rooms:
+class _HomeChoice:
     """How many clients each server has, whether of the plan or enrolled besides."""
 
     def __init__(self, state: ManagerState) -> None:

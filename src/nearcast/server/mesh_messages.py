@@ -109,6 +109,8 @@ class Notice(msgspec.Struct, frozen=True, array_like=True, gc=False):
     body: bytes
     """Of a Notify frame, without the home's time."""
     clients: tuple[str, ...]
+    left_out: str = ""
+    """The client of these that is not told."""
 
 
 class Notices(_Base, frozen=True):

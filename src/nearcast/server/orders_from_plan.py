@@ -17,8 +17,7 @@ import pyarrow as pa
 from nearcast.domain.plan import Plan
 from nearcast.domain.scenario import Scenario
 from nearcast.errors import ConfigError, ScenarioError
-from nearcast.server.processor_rules import ProcessorRule
-from nearcast.server.site_orders import ClientOrder, Orders, ServerOrder, TopicOrder
+from nearcast.server.site_orders import ClientOrder, ServerOrder, TopicOrder
 
 __all__ = [
     "DELEGATED",
@@ -28,7 +27,6 @@ __all__ = [
     "client_order",
     "name_plan",
     "names_of",
-    "orders_from_plan",
     "topic_orders",
 ]
 
@@ -145,53 +143,6 @@ def topic_orders(plan: SitePlan, cloud: str) -> tuple[TopicOrder, ...]:
         )
         for planned in plan.topics
     )
-
-
-def orders_from_plan(
-    scenario: Scenario,
-    plan: Plan,
-    servers: Iterable[ServerOrder],
-    client_keys: Mapping[str, bytes],
-    *,
-    cloud: str = "cloud",
-    processors: Iterable[ProcessorRule] = (),
-    revision: int = 1,
-    plan_version: int = 1,
-) -> Orders:
-    """Return the orders of a site whose clients are all in its scenario.
-
-    Parameters
-    ----------
-    scenario, plan
-        Who is there, and what was decided about them.
-    servers
-        Addresses and keys of all servers, the cloud server among them.
-    client_keys
-        Public keys of the enrolled clients; nobody else may connect.
-    cloud
-        The id of the cloud server.
-    processors
-        What brokers do with messages; they forward those of topics that no rule matches.
-    revision, plan_version
-        See `Orders`.
-
-    Raises
-    ------
-    ConfigError
-        When the servers are not those of the scenario, or a client is unknown to it.
-    """
-    servers = tuple(servers)
-    named = name_plan(scenario, plan)
-    check_servers(names_of(scenario.servers.ids, "server"), servers, cloud)
-    strangers = sorted(set(client_keys) - set(named.homes))
-    if strangers:
-        raise ConfigError(f"client {strangers[0]!r} is not in the scenario")
-    clients = tuple(
-        client_order(client, key, named.homes[client], named, cloud)
-        for client, key in client_keys.items()
-    )
-    topics = topic_orders(named, cloud)
-    return Orders(revision, plan_version, cloud, servers, topics, clients, tuple(processors))
 
 
 def _planned_topics(

@@ -174,11 +174,6 @@ class PeerChannels:
         peer = self._peers.get(server)
         return len(peer.ordinary.waiting) + len(peer.bulk.waiting) if peer else 0
 
-    def waiting_bulk_bytes(self, server: str) -> int:
-        """Return how much of bulk messages a server has not acknowledged."""
-        peer = self._peers.get(server)
-        return peer.bulk.waiting_bytes if peer else 0
-
     def _peer(self, server: str) -> _Peer:
         peer = self._peers.get(server)
         if peer is None:

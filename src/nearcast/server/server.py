@@ -155,7 +155,7 @@ class Server:
     def on_datagrams(
         self, batch: Sequence[tuple[bytes, Address]], now: float, queue_age_s: float = 0.0
     ) -> Outputs:
-        """Take datagrams of clients; the first of them has waited so long in the kernel."""
+        """Take datagrams; `queue_age_s` is how long the first of them waited in the kernel."""
         assert self.clients is not None
         self.clients.on_datagrams(batch, now, queue_age_s)
         return self._finish(now)
@@ -175,9 +175,10 @@ class Server:
         self._broker_part.do(self.broker.on_committed(tickets))
         return self._finish(now)
 
-    def on_processed(self, result: ProcessResult, now: float) -> Outputs:
-        """Take what a processor outside made of a batch."""
-        self._broker_part.do(self.broker.on_processed(result, now))
+    def on_processed(self, results: Iterable[ProcessResult], now: float) -> Outputs:
+        """Take what processors outside made of batches."""
+        for result in results:
+            self._broker_part.do(self.broker.on_processed(result, now))
         return self._finish(now)
 
     def on_timer(self, now: float) -> Outputs:

@@ -1,4 +1,4 @@
-"""The settings of a server of a site, whatever its role."""
+"""The settings of a server of a site, edge or cloud."""
 
 from __future__ import annotations
 
@@ -48,6 +48,6 @@ class EdgeSettings:
     grace_s: float = 3.0
     """How long a client may take from one home or session to the next."""
     broker_answers_s: float = 5.0
-    """A subscription is confirmed without a broker of its topic that does not answer so long."""
+    """Time without an answer after which a subscription is confirmed without that broker."""
     server_answers_s: float = 1.0
     """The same for a server that does not manage the topic, but could have to."""

@@ -66,10 +66,6 @@ class TopicRegistry:
         topics = dict.fromkeys([*here, *self._recovered, *self.announced, *self._broker.topics])
         return [one for topic in topics for one in self._manage(topic)]
 
-    def is_named(self, topic: str) -> bool:
-        """Tell whether the orders name a topic."""
-        return topic in self._orders
-
     def is_known(self, topic: str) -> bool:
         """Tell whether the other servers know that this one manages a topic."""
         return topic in self.announced or self._is_ordered_here(topic)

@@ -53,7 +53,7 @@ from nearcast.site.secret_files import make_key, write_secret
 from nearcast.wire.noise import public_key
 from nearcast.wire.settings import WireSettings
 
-__all__ = ["MANAGER", "SiteFolder", "SiteOptions", "SiteServerPlace", "lay_out_site"]
+__all__ = ["MANAGER", "SiteFolder", "SiteServerPlace", "SiteSettings", "lay_out_site"]
 
 MANAGER = "manager"
 _HOST = "127.0.0.1"
@@ -61,7 +61,7 @@ _PORTS = range(20_000, 32_000)
 
 
 @dataclass(frozen=True, slots=True)
-class SiteOptions:
+class SiteSettings:
     """How a site is run on one machine."""
 
     plan: Path | None = None
@@ -156,7 +156,7 @@ class SiteFolder(msgspec.Struct, frozen=True):
 
 
 def lay_out_site(
-    scenario: Scenario, scenario_folder: Path, folder: Path, options: SiteOptions
+    scenario: Scenario, scenario_folder: Path, folder: Path, options: SiteSettings
 ) -> SiteFolder:
     """Write the folder of a site and return what is where.
 
@@ -214,7 +214,7 @@ def _places(
     )
 
 
-def _write_configs(site: SiteFolder, scenario: Scenario, options: SiteOptions) -> None:
+def _write_configs(site: SiteFolder, scenario: Scenario, options: SiteSettings) -> None:
     network = network_of(scenario)
     edges = [one for one in site.servers if one.role == "edge"]
     write_config(

@@ -22,7 +22,7 @@ from nearcast.sdk.credentials import (
     read_home,
     save_credentials,
 )
-from nearcast.site.layout import MANAGER, SiteFolder, SiteOptions, lay_out_site
+from nearcast.site.layout import MANAGER, SiteFolder, SiteSettings, lay_out_site
 from nearcast.site.processes import SiteProcesses
 
 __all__ = ["LiveSite", "run_site"]
@@ -127,7 +127,7 @@ class LiveSite:
 def run_site(
     scenario_folder: Path,
     folder: Path,
-    options: SiteOptions,
+    options: SiteSettings,
     on_progress: OnProgress = lambda server: None,
 ) -> Iterator[LiveSite]:
     """Run a site: all servers are ready inside the block, and gone after it.

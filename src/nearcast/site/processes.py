@@ -32,9 +32,9 @@ _PRELOADED = [
 ]
 _STOP_S = 15.0
 _RESTARTS = 5
-_NO_USE_TO_TRY_AGAIN = 2
+EXIT_BAD_CONFIG = 2
 _BY_ITSELF_S = 30.0
-"""A server that ran so long before it died has its restarts back."""
+"""A server that ran this long before it died has its restarts back."""
 
 
 class SiteProcesses:
@@ -91,7 +91,7 @@ class SiteProcesses:
             if time.monotonic() - self._started_s[server] > _BY_ITSELF_S:
                 self._restarts.pop(server, None)
             self._restarts[server] = self._restarts.get(server, 0) + 1
-            if process.exitcode == _NO_USE_TO_TRY_AGAIN or self._restarts[server] > _RESTARTS:
+            if process.exitcode == EXIT_BAD_CONFIG or self._restarts[server] > _RESTARTS:
                 given_up.append(server)
                 continue
             _log.warning("server %s ended with %s: starting it again", server, process.exitcode)
@@ -138,7 +138,7 @@ def _serve(config_file: Path, output_file: Path) -> None:
         serve(config_file, parent_fd=parent.sentinel)
     except NearcastError as error:
         sys.stderr.write(f"error: {error}\n")
-        os._exit(1 if isinstance(error, RestartNeededError) else _NO_USE_TO_TRY_AGAIN)
+        os._exit(1 if isinstance(error, RestartNeededError) else EXIT_BAD_CONFIG)
     except BaseException:
         traceback.print_exc()
         os._exit(1)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from nearcast.domain.scenario import Scenario
 from nearcast.errors import NearcastError
+from nearcast.links.garbage import freeze_gc
 from nearcast.links.steady_clock import steady_now
 from nearcast.sdk import Notification
 from nearcast.sdk.client import Client
@@ -21,7 +21,6 @@ __all__ = [
     "SwarmResult",
     "expected_arrivals",
     "memberships",
-    "stop_searching_old_objects",
 ]
 
 _CONNECTS_AT_ONCE = 64
@@ -170,7 +169,7 @@ class Swarm:
         result = SwarmResult(expected=expected_arrivals(members, rounds))
         receipts = []
         self._arrivals.clear()
-        stop_searching_old_objects()
+        freeze_gc()
         started_s = steady_now()
         for number, (one, at) in enumerate(turns):
             due_s = started_s + number / rate_hz
@@ -210,12 +209,6 @@ class Swarm:
             pass
         finally:
             self._on_arrival = lambda: None
-
-
-def stop_searching_old_objects() -> None:
-    """Keep the garbage collector from stopping all clients for what the planners left behind."""
-    gc.collect()
-    gc.freeze()
 
 
 async def _all(work: Iterable[object]) -> None:

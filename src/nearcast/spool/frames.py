@@ -40,7 +40,7 @@ class FrameKind:
     """What a frame holds: plain numbers, because enums cost more than the checksum does."""
 
     GAP: Final = 0
-    """Bytes between intact frames that are none; found, never written."""
+    """Bytes between intact frames that are not a frame; found, never written."""
     RECORD: Final = 1
     POSITIONS: Final = 2
     STATE: Final = 3

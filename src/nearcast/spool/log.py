@@ -27,7 +27,7 @@ class SpoolSettings:
     segment_bytes: int = 64 << 20
     """Size of a segment; it may be passed by the group that is written last."""
     snapshots_per_segment: int = 4
-    """A segment has room for at least so many snapshots, so that large windows are not
+    """Snapshots for which a segment has room at least, so that large windows are not
     written again and again: segments grow with what is alive."""
     spares: int = 1
     """Segments no longer needed that are kept to be used again."""

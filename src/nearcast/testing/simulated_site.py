@@ -64,20 +64,20 @@ class SimulatedServer:
         """What it wrote into the event log."""
         self.notifications: list[Row] = []
         self.incidents: list[Incident] = []
-        self.life = 0
+        self.incarnation = 0
         self.node: Server | None = None
         self._wakeup = float("inf")
         self.restart()
 
     def restart(self) -> None:
-        """Begin a new life with what the disk has."""
-        self.life += 1
+        """Start, or restart, with what is on the disk."""
+        self.incarnation += 1
         self._wakeup = float("inf")
         clock, site = self._site.clock, self._site
         access = ClientAccess(self.key, site.random.randbytes, site.wire)
         self.node = Server(
             ServerSettings(self.name, capacity=self._capacity),
-            PeerChannels(self.life),
+            PeerChannels(self.incarnation),
             clock,
             _copy(self.stored).topics,
             access if self.is_edge else None,
@@ -88,22 +88,22 @@ class SimulatedServer:
 
     def kill(self) -> None:
         """End it: what was not synced is lost."""
-        self.life += 1
+        self.incarnation += 1
         self.node = None
 
     def do(self, out: Outputs) -> None:
         """Carry out what the server wants."""
-        site, life = self._site, self.life
+        site, incarnation = self._site, self.incarnation
         for datagram in out.datagrams:
             site.send_datagram(self.name, self.home.address, datagram)
         for server, frame in out.mesh:
             site.send_frame(self.name, server, frame)
         for group in out.to_store:
-            site.later(site.sync_s, partial(self._on_synced, group, life))
+            site.later(site.sync_s, partial(self._on_synced, group, incarnation))
         for request in out.to_process:
             result = None if request.ended else site.process(self.name, request)
             if result is not None:
-                site.later(site.process_s, partial(self._on_processed, result, life))
+                site.later(site.process_s, partial(self._on_processed, result, incarnation))
         self.publications += out.publications
         self.notifications += out.notifications
         self.incidents += out.incidents
@@ -118,7 +118,7 @@ class SimulatedServer:
         at = max(self._site.now, self.node.next_wakeup())
         if at < self._wakeup:
             self._wakeup = at
-            self._site.at(at, partial(self._on_timer, self.life))
+            self._site.at(at, partial(self._on_timer, self.incarnation))
 
     def on_datagram(self, data: bytes, address: Address) -> None:
         """Take a datagram of a client, if alive."""
@@ -130,20 +130,20 @@ class SimulatedServer:
         if self.node is not None:
             self.do(self.node.on_mesh(server, frame, self._site.now))
 
-    def _on_timer(self, life: int) -> None:
-        if self.node is not None and life == self.life:
+    def _on_timer(self, incarnation: int) -> None:
+        if self.node is not None and incarnation == self.incarnation:
             self._wakeup = float("inf")
             self.do(self.node.on_timer(self._site.now))
 
-    def _on_synced(self, group: Group, life: int) -> None:
-        if self.node is not None and life == self.life:
+    def _on_synced(self, group: Group, incarnation: int) -> None:
+        if self.node is not None and incarnation == self.incarnation:
             for change in group.changes:
                 self.stored.apply(change)
             self.do(self.node.on_committed([group.ticket], self._site.now))
 
-    def _on_processed(self, result: ProcessResult, life: int) -> None:
-        if self.node is not None and life == self.life:
-            self.do(self.node.on_processed(result, self._site.now))
+    def _on_processed(self, result: ProcessResult, incarnation: int) -> None:
+        if self.node is not None and incarnation == self.incarnation:
+            self.do(self.node.on_processed([result], self._site.now))
 
 
 def _copy(state: LiveState) -> LiveState:

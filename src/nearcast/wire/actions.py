@@ -58,7 +58,6 @@ class Deliver(msgspec.Struct, frozen=True, gc=False):
 
     client: str
     message: Report | Subscribe | Unsubscribe
-    received_s: float
 
 
 class SessionClosed(msgspec.Struct, frozen=True, gc=False):

@@ -9,10 +9,11 @@ from nearcast.wire.framing import HEADER_BYTES, SEALED_OVERHEAD, Header, Kind, w
 from nearcast.wire.noise import CipherState
 from nearcast.wire.replay_window import ReplayWindow
 
-__all__ = ["Channel"]
+__all__ = ["REPLAY_WINDOW", "Channel"]
 
 _BODY = HEADER_BYTES + 8
-_REPLAY_WINDOW = 1_024
+REPLAY_WINDOW = 1_024
+"""Counters up to the highest one that are told apart; receipts speak of no others."""
 _ZEROS = bytes(4)
 
 
@@ -45,21 +46,21 @@ class Channel:
         """Counter of the next datagram."""
         self.rekey_at = counter_limit - counter_limit // 100 - 1
         """Beyond this counter a new handshake is due: the last hundredth is kept for it."""
-        self.window = ReplayWindow(_REPLAY_WINDOW)
+        self.window = ReplayWindow(REPLAY_WINDOW)
         """Counters of the other side that arrived."""
 
     @property
-    def is_worn(self) -> bool:
+    def rekey_due(self) -> bool:
         """Whether a new handshake is due."""
         return self.counter > self.rekey_at
 
     @property
-    def is_spent(self) -> bool:
+    def is_exhausted(self) -> bool:
         """Whether no counter is left."""
         return self.counter >= self._counter_limit
 
     def seal(self, payload: bytes) -> bytes:
-        """Return a datagram with this payload; the caller checks `is_spent` before."""
+        """Return a datagram with this payload; the caller checks `is_exhausted` before."""
         counter = self.counter
         assert counter < self._counter_limit
         self.counter = counter + 1

@@ -330,7 +330,7 @@ class ClientSession:
         )
 
     def _watch_link(self, now: float) -> None:
-        """Replace a session that is silent or worn."""
+        """Replace a session that is silent or whose rekey is due."""
         link = self._link
         if link is None:
             return
@@ -338,7 +338,7 @@ class ClientSession:
             self._link = None
             self._events.append(Disconnected(self.home, CloseReason.SILENT))
         is_suspect = link.take_suspicion(now)  # the server may have restarted
-        if self._handshake is None and (self._link is None or link.channel.is_worn or is_suspect):
+        if self._handshake is None and (self._link is None or link.channel.rekey_due or is_suspect):
             self.connect(now)
 
     def _try_handshake(self, now: float) -> None:

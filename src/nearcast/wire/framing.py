@@ -82,7 +82,7 @@ def read_header(datagram: bytes) -> Header:
 
 
 def pad_init_payload(payload: bytes) -> bytes:
-    """Return the payload with so many zeros that the INIT has its least size."""
+    """Return the payload, padded with zeros to the least size of an INIT."""
     return payload.ljust(INIT_BYTES - _INIT_OVERHEAD, b"\0")
 
 
@@ -94,8 +94,8 @@ def mac2_of(cookie: bytes, covered: bytes) -> bytes:
 class InitKeys:
     """What both sides derive from the server's static public key, for INIT and cookie reply.
 
-    Whoever knows that public key can compute mac1; it keeps blind senders from making the server
-    compute a handshake, no more.
+    Each sender that knows the public key can compute mac1; it keeps blind senders from making
+    the server compute a handshake, no more.
     """
 
     def __init__(self, server_static: bytes) -> None:

@@ -42,7 +42,7 @@ class CloseReason(IntEnum):
     STOPPED = 2
     REVOKED = 3
     """The only one after which a client does not come back by itself."""
-    WORN = 4
+    REKEY = 4
     """The counter reached its limit: a new handshake is due."""
     SILENT = 5
     """Nothing was heard for three report intervals. Never sent: the other side is away."""
@@ -69,7 +69,7 @@ class Acknowledge(msgspec.Struct, frozen=True, gc=False):
 
 
 class Heartbeat(msgspec.Struct, frozen=True, gc=False):
-    """A sign of life; with a token that is not an answer, a question."""
+    """A keep-alive; it asks for an answer unless it is one."""
 
     token: bytes = b""
     answer: bool = False
@@ -172,6 +172,8 @@ class Received(msgspec.Struct, frozen=True, gc=False):
 
     highest: int
     bitmap: int
+    through: int = 0
+    """All up to here arrived, as far as they are among the last 1,024 up to the highest."""
 
 
 class Redirect(msgspec.Struct, frozen=True, gc=False):

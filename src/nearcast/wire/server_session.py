@@ -7,11 +7,17 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from nearcast.wire.actions import SendDatagram
-from nearcast.wire.channel import Channel
+from nearcast.wire.channel import REPLAY_WINDOW, Channel
 from nearcast.wire.codec import COPY, encode, mark_copy
 from nearcast.wire.framing import SEALED_OVERHEAD, pack
-from nearcast.wire.hot_frames import NOTIFY
-from nearcast.wire.messages import TOKEN_BYTES, Heartbeat, Init, Published, Received, Redirect
+from nearcast.wire.hot_frames import NOTIFY, published_frame
+from nearcast.wire.messages import (
+    TOKEN_BYTES,
+    Heartbeat,
+    Init,
+    Received,
+    Redirect,
+)
 from nearcast.wire.settings import Address, RandomBytes, WireSettings
 
 __all__ = ["Flight", "Packet", "ServerSession", "pack_frames"]
@@ -70,12 +76,12 @@ class ServerSession:
         "_acks",
         "_candidate",
         "_flights",
-        "_frames",
         "_init_address",
         "_settings",
         "address",
         "channel",
         "client",
+        "frames",
         "index",
         "init",
         "is_confirmed",
@@ -117,30 +123,31 @@ class ServerSession:
         self.room = settings.datagram_limit - SEALED_OVERHEAD
         """Most bytes of one frame."""
         self._settings = settings
-        self._acks: dict[str, Published] = {}
-        self._frames: list[bytes] = []
+        self._acks: dict[str, tuple[int, int]] = {}
+        self.frames: list[bytes] = []
+        """What the next flush sends; none is larger than `room`."""
         self._flights: dict[int, Flight] = {}
         """By the counter of the datagram, which rises."""
         self._candidate: _Candidate | None = None
 
     def queue(self, frame: bytes) -> None:
         """Put a frame, no larger than `room`, into the next datagram."""
-        self._frames.append(frame)
+        self.frames.append(frame)
 
-    def queue_acknowledgement(self, published: Published) -> None:
+    def queue_acknowledgement(self, topic: str, epoch: int, up_to: int) -> None:
         """Put an acknowledgement into the next datagram: the last one per topic says it all."""
-        last = self._acks.get(published.topic)
-        if last is None or (published.epoch, published.up_to) >= (last.epoch, last.up_to):
-            self._acks[published.topic] = published
+        reached, last = (epoch, up_to), self._acks.get(topic)
+        if last is None or reached > last:
+            self._acks[topic] = reached
 
     def take_frames(self) -> list[bytes]:
         """Return what is queued, acknowledgements first; nothing before an address is proved."""
         if self.address is None:
-            del self._frames[:-_WAITING_LIMIT]
+            del self.frames[:-_WAITING_LIMIT]
             return []
-        frames, self._frames = self._frames, []
+        frames, self.frames = self.frames, []
         if self._acks:
-            frames[:0] = [encode(ack) for ack in self._acks.values()]
+            frames[:0] = [published_frame(topic, *ack) for topic, ack in self._acks.items()]
             self._acks = {}
         return frames
 
@@ -151,7 +158,7 @@ class ServerSession:
             return
         limit = self._settings.notification_limit
         for payload, flight in packets:
-            if channel.is_spent:
+            if channel.is_exhausted:
                 return
             if flight is not None and limit:
                 if len(flights) >= limit:
@@ -162,16 +169,17 @@ class ServerSession:
     def unconfirmed(self) -> list[bytes]:
         """Return the notifications that the client may not have: sent ones marked as copies."""
         sent = [mark_copy(frame) for flight in self._flights.values() for frame in flight.frames]
-        return sent + [frame for frame in self._frames if _is_notification(frame)]
+        return sent + [frame for frame in self.frames if _is_notification(frame)]
 
     def on_received(self, received: Received) -> None:
         """Forget the notifications that arrived."""
         flights, highest, bitmap = self._flights, received.highest, received.bitmap
+        first, through = highest - REPLAY_WINDOW + 1, received.through
         for counter in list(flights):
-            age = highest - counter
-            if age < 0:
+            if counter > highest:
                 break
-            if age < 64 and bitmap >> age & 1:
+            age = highest - counter
+            if first <= counter <= through or (age < 64 and bitmap >> age & 1):
                 del flights[counter]
 
     @property
@@ -187,7 +195,7 @@ class ServerSession:
         """Return the datagrams that repeat what nobody confirmed in time."""
         sent: list[SendDatagram] = []
         for counter, flight in list(self._flights.items()):
-            if flight.due <= now and self.address is not None and not self.channel.is_spent:
+            if flight.due <= now and self.address is not None and not self.channel.is_exhausted:
                 del self._flights[counter]
                 wait_s = min(2 * flight.wait_s, self._settings.longest_retry_s)
                 copies = [mark_copy(frame) for frame in flight.frames]
@@ -205,7 +213,7 @@ class ServerSession:
         """
         self.last_heard = now
         if not self.is_confirmed:
-            # Whoever seals has received the answer to its INIT: at this address, if it is the same.
+            # Who seals has received the answer to its INIT: at this address, if it is the same.
             self.is_confirmed = True
             self.address = address if address == self._init_address else None
         if address == self.address:
@@ -214,7 +222,7 @@ class ServerSession:
         if candidate is None or candidate.address != address:
             candidate = self._candidate = _Candidate(address, random_bytes(TOKEN_BYTES))
         candidate.credit_bytes += size
-        if now - candidate.asked_at < self._settings.least_retry_s or self.channel.is_spent:
+        if now - candidate.asked_at < self._settings.least_retry_s or self.channel.is_exhausted:
             return None
         question = encode(Heartbeat(candidate.token))
         if candidate.credit_bytes < len(question) + SEALED_OVERHEAD:

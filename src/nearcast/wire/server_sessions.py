@@ -20,8 +20,8 @@ from nearcast.wire.actions import (
     SessionOpened,
 )
 from nearcast.wire.codec import COPY, FRAME_BYTES, FRAME_LIMIT, Refused, decode_body, encode
-from nearcast.wire.doorkeeper import Authorise, CookieNeeded, Doorkeeper
 from nearcast.wire.framing import SEALED_OVERHEAD, Kind, read_header
+from nearcast.wire.handshake_gate import Authorise, CookieNeeded, HandshakeGate
 from nearcast.wire.hot_frames import PUBLISH, decode_publication
 from nearcast.wire.messages import (
     TOKEN_BYTES,
@@ -34,7 +34,6 @@ from nearcast.wire.messages import (
     Message,
     Nack,
     Notify,
-    Published,
     Received,
     Redirect,
     Report,
@@ -74,7 +73,7 @@ class ServerSessions:
     ) -> None:
         self._settings = settings or WireSettings()
         self._random_bytes = random_bytes
-        self.door = Doorkeeper(static_key, authorise, random_bytes, self._settings)
+        self.handshakes = HandshakeGate(static_key, authorise, random_bytes, self._settings)
         self.drops: Counter[str] = Counter()
         """What was refused, by reason."""
         self._table = SessionTable(self._settings)
@@ -126,14 +125,14 @@ class ServerSessions:
 
     def _on_init(self, data: bytes, address: Address, now: float) -> None:
         try:
-            admission = self.door.admit(data, address, now)
+            admission = self.handshakes.admit(data, address, now)
         except CookieNeeded as needed:
             self._outgoing.append(SendDatagram(address, needed.reply))
             raise
         if not self._table.make_room(admission.client):
             raise Refused("sessions_full")
         index = self._table.new_index(self._random_bytes)
-        channel, reply = self.door.welcome(admission, index, now)
+        channel, reply = self.handshakes.welcome(admission, index, now)
         assert len(reply) <= len(data)  # the address is not proved
         self._outgoing.append(SendDatagram(address, reply))
         self._table.add(
@@ -203,9 +202,9 @@ class ServerSessions:
     ) -> None:
         match message:
             case Subscribe() | Unsubscribe():
-                self._events.append(Deliver(session.client, message, now))
+                self._events.append(Deliver(session.client, message))
             case Report():
-                self._events.append(Deliver(session.client, message, now))
+                self._events.append(Deliver(session.client, message))
                 self._queue(session, session.redirect or Heartbeat())
             case Received():
                 session.on_received(message)
@@ -229,7 +228,7 @@ class ServerSessions:
         """Tell a publisher what is safe: only after the sync."""
         session = self._table.by_client.get(client)
         if session is not None:
-            session.queue_acknowledgement(Published(topic, epoch, up_to))
+            session.queue_acknowledgement(topic, epoch, up_to)
             self._mark(session)
 
     def nack(self, client: str, topic: str, epoch: int, expected: int, missing: int = 1) -> None:
@@ -272,15 +271,17 @@ class ServerSessions:
         if len(frame) > room:
             raise WireError(f"a notification of {len(frame)} bytes exceeds the limit of {room}")
 
-    def notify_all(self, clients: Iterable[str], frame: bytes) -> list[str]:
-        """Send one checked notification to many clients; return those without a session."""
+    def notify_all(self, clients: Iterable[str], frame: bytes, left_out: str = "") -> list[str]:
+        """Send one checked notification to all clients but one; return those without a session."""
         by_client, queued, missing = self._table.by_client, self._queued, []
         for client in clients:
             session = by_client.get(client)
+            if client == left_out:
+                continue
             if session is None:
                 missing.append(client)
             else:
-                session.queue(frame)
+                session.frames.append(frame)
                 if not session.is_queued:
                     session.is_queued = True
                     queued.append(session)
@@ -338,7 +339,7 @@ class ServerSessions:
             if session.awaits_receipts:
                 self._awaiting[session.index] = session
             if session.channel.counter > session.channel.rekey_at:
-                self.close(session.client, CloseReason.WORN, now)
+                self.close(session.client, CloseReason.REKEY, now)
         if self._awaiting and queued:
             self._next_resend = min(self._next_resend, now + wait_s)
         sent.extend(self._outgoing)

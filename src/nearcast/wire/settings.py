@@ -29,7 +29,7 @@ class WireSettings:
     report_interval_s: float = 10.0
     """How often a client reports; the server tells it."""
     missed_reports: int = 3
-    """A session ends after so many intervals without a datagram."""
+    """Intervals without a datagram after which a session ends."""
     counter_limit: int = 1 << 32
     """Datagrams per direction and session, far below what AES-GCM allows."""
 
@@ -57,15 +57,13 @@ class WireSettings:
     longest_retry_s: float = 5.0
     """Longest wait; waits double up to here."""
     answer_within_s: float = 3.0
-    """A client that asked and heard nothing at all for so long looks for its home anew."""
+    """Time without any answer after which a client looks for its home anew."""
     handshake_tries: int = 5
     """Tries before a home counts as out of reach."""
     publish_window: int = 64
     """Durable publications in flight per topic; also what a server holds behind a gap."""
     publish_limit: int = 4_096
     """Durable publications that a client keeps unacknowledged."""
-    topic_limit: int = 1_024
-    """Topics that a server follows per session; forgetting one costs repeated deliveries."""
     notification_limit: int = 256
     """Datagrams of unconfirmed notifications that a server keeps per session."""
     receipt_delay_s: float = 0.06

@@ -183,7 +183,7 @@ class StreamChannel:
         self._seal(_MESSAGE + message[last:])
 
     def ping(self, now: float) -> None:
-        """Send a sign of life and ask for one; the round trip of one at a time is measured."""
+        """Send a keep-alive and ask for one; the round trip of one at a time is measured."""
         token = self._send_counter.to_bytes(_PING_BYTES, "big")
         if not self._ping_token:
             self._ping_token, self._ping_at = token, now

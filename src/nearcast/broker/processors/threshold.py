@@ -68,7 +68,7 @@ class Threshold:
     limit
         Values above it are alerted; None for no limit.
     deviations
-        Values further than so many standard deviations from the mean of the values before are
+        Values further than this many standard deviations from the mean of the values before are
         alerted; None for no such test.
     recent
         How many values before count; the spool should keep as many messages.

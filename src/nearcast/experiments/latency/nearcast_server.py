@@ -19,7 +19,7 @@ from nearcast.links.http_client import ask
 from nearcast.runtime.config import ProcessorsConfig, SpoolConfig
 from nearcast.sdk.credentials import Credentials, save_credentials
 from nearcast.server.processor_rules import ProcessorRule
-from nearcast.site.layout import SiteOptions
+from nearcast.site.layout import SiteSettings
 from nearcast.site.live_site import run_site
 from nearcast.site.standalone_folder import StandaloneFolder
 
@@ -130,8 +130,8 @@ def _run_two_edges(
         folder = Path(text)
         _write_scenario(folder / "scenario", senders, receivers, topics)
         _write_plan(folder / "plan", senders, receivers)
-        defaults, everybody = SiteOptions(), [*senders, *receivers]
-        options = SiteOptions(
+        defaults, everybody = SiteSettings(), [*senders, *receivers]
+        options = SiteSettings(
             plan=folder / "plan",
             delay_factor=0.0,
             processor_rules=(ProcessorRule("#", RECENT),),

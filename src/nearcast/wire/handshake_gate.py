@@ -21,14 +21,14 @@ from nearcast.wire.messages import Acknowledge, Init
 from nearcast.wire.noise import NoiseError, ResponderHandshake, public_key
 from nearcast.wire.settings import Address, RandomBytes, WireSettings
 
-__all__ = ["Admission", "Authorise", "CookieNeeded", "Doorkeeper"]
+__all__ = ["Admission", "Authorise", "CookieNeeded", "HandshakeGate"]
 
 Authorise = Callable[[bytes], str | None]
 """Returns the id of the client that is enrolled with this static public key, or None."""
 
 
 class CookieNeeded(Refused):
-    """The server is under load and wants to see first that the address is real."""
+    """Too many INITs arrive: the sender proves first that it receives at its address."""
 
     def __init__(self, reply: bytes) -> None:
         super().__init__("cookie_needed")
@@ -46,7 +46,7 @@ class Admission:
     """The client's session index."""
 
 
-class Doorkeeper:
+class HandshakeGate:
     """Checks INITs, cheapest check first: nothing is stored before the seal is found right."""
 
     def __init__(
@@ -68,14 +68,11 @@ class Doorkeeper:
             settings.prefix_inits_per_s, settings.prefix_burst, settings.prefix_limit
         )
         self._last_epoch = 0
-        self.under_load = False
-        """Set by the caller when its queues are long: every INIT then needs a cookie."""
 
     def admit(self, data: bytes, address: Address, now: float) -> Admission:
         """Return who sent an INIT; raises Refused, or CookieNeeded with the reply to send."""
         self._keys.check_mac1(data)
-        loaded = not self._all.take("", now) or self.under_load
-        if loaded and not self._cookies.accepts(data, address, now):
+        if not self._all.take("", now) and not self._cookies.accepts(data, address, now):
             cookie = self._cookies.cookie_for(address, now)
             nonce = self._random_bytes(12)
             raise CookieNeeded(self._keys.write_cookie(data, cookie, nonce))

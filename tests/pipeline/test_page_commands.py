@@ -1,0 +1,52 @@
+"""The pipeline's commands of README, docs and help texts run as they are shown."""
+
+from __future__ import annotations
+
+import glob
+import shlex
+import shutil
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from cli.conftest import Run
+from nearcast.pipeline.raw_logs import LogShape, write_publication_log
+from shown_commands import in_help, in_pages, with_verb
+from test_commands import write_inputs
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+SWEEP = """
+methods = ["nearest", "reloc"]
+seeds = 2
+
+[scenario]
+source = "reloc2021"
+parameters = { topics = [2] }
+"""
+
+
+def test_the_commands_of_pages_and_help_run_in_order(spark: SparkSession, run: Run) -> None:
+    write_inputs(Path())
+    Path("sweep.toml").write_text(SWEEP)
+    Path("logs").mkdir()
+    shape = LogShape(clients=40, topics=6, members=50, messages_per_member=2, in_degrees=True)
+    today = Path("logs", "today.parquet")
+    write_publication_log(today, shape, seed=2)
+    table = pq.read_table(today)
+    later = pc.add(table["time"], datetime(2026, 11, 2, tzinfo=UTC).timestamp())
+    pq.write_table(table.set_column(table.column_names.index("time"), "time", later), today)
+    shown = [*in_pages(), *(line for lines in in_help().values() for line in lines)]
+    # tests/pipeline/test_cluster.py runs the pipeline on a cluster, with an address of its own
+    lines = [line for line in with_verb(shown, "pipeline") if "spark://host" not in line]
+    assert len(lines) >= 5
+    for line in lines:
+        words = [one for word in shlex.split(line)[1:] for one in (glob.glob(word) or [word])]
+        if "pipeline run" in line:
+            shutil.rmtree("run", ignore_errors=True)
+        answer = run(*words)
+        assert answer.code == 0, (line, answer.err)
