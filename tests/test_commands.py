@@ -20,7 +20,7 @@ from shown_commands import LONG, ROOT, in_help, in_pages, leaves, with_verb
 HELP = in_help()
 SHOWN = list(dict.fromkeys([*in_pages(), *(line for lines in HELP.values() for line in lines)]))
 PLANNING = ("scenario", "plan", "evaluate", "compare", "size")
-PIPELINE, SITE = ("pipeline",), ("up", "status", "client", "serve")
+PIPELINE, SITE = ("pipeline",), ("up", "status", "client", "serve", "processors")
 """Run by tests/pipeline/test_page_commands.py, and by tests/site/test_pages.py."""
 
 

@@ -51,10 +51,10 @@ def _serve(run: Run, site: SiteFolder, server: str, role: str | None = None) -> 
     return said
 
 
-def _change(file: Path, old: str, new: str) -> None:
+def _change(file: Path, old: str, new: str, count: int = -1) -> None:
     text = file.read_text()
     assert old in text
-    file.write_text(text.replace(old, new))
+    file.write_text(text.replace(old, new, count))
 
 
 def test_an_unknown_key_is_named_with_the_nearest_known_one(run: Run, site: SiteFolder) -> None:
@@ -124,9 +124,17 @@ def test_a_data_folder_that_cannot_be_made_is_named(run: Run, site: SiteFolder) 
 
 
 def test_an_unknown_processor_is_named_with_those_there_are(run: Run, site: SiteFolder) -> None:
-    _change(site.config_file("manager"), "[site]", '[site]\nprocessor = "psychic"')
+    rule = '[[site.processors]]\npattern = "road/#"\nprocessor = "psychic"\n\n'
+    _change(site.config_file("manager"), "[[servers]]", rule + "[[servers]]", count=1)
     said = _serve(run, site, "manager")
     assert "there is no processor 'psychic'; there are: forward" in said
+
+
+def test_a_pattern_that_cannot_match_is_named(run: Run, site: SiteFolder) -> None:
+    rule = '[[site.processors]]\npattern = "road#"\n\n'
+    _change(site.config_file("manager"), "[[servers]]", rule + "[[servers]]", count=1)
+    said = _serve(run, site, "manager")
+    assert "topic pattern 'road#': '+' and '#' stand for whole levels" in said
 
 
 def test_a_scenario_that_cannot_be_read_is_named(run: Run, site: SiteFolder) -> None:

@@ -81,4 +81,4 @@ def test_either_a_site_or_a_manager_is_wanted(run: Run, tmp_path: Path) -> None:
     for given in ([], [tmp_path, "--manager", "http://127.0.0.1:1"]):
         answer = run("status", *given)
         assert answer.code == 2
-        assert answer.err == "error: give either the folder of the site or --manager URL\n"
+        assert answer.err == "error: give the folder of the site, --manager URL or --data DIR\n"

@@ -199,7 +199,7 @@ def test_a_signal_while_the_site_starts_ends_it_at_once(
     [
         (["--processor", "psychic"], "there is no processor 'psychic'; there are: forward"),
         (["--processor", "no_such_module:Class"], "'no_such_module:Class' cannot be loaded"),
-        (["--processor-options", "[1]"], "--processor-options: '[1]' is no JSON object"),
+        (["--processor-options", "[1]"], "options of a processor: '[1]' is not a JSON object"),
         (["--processor-options", '{"speed": 1}'], "processor 'forward' cannot be made"),
         (["--method", "magic"], "there is no method 'magic'; there are: "),
         (["--plan", "nowhere"], "nowhere"),

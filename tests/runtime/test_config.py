@@ -26,6 +26,7 @@ from nearcast.runtime.config import (
     split_host_port,
 )
 from nearcast.runtime.config_files import load_config, read_key_file, write_config
+from nearcast.server.processor_rules import ProcessorRule
 from nearcast.wire.settings import WireSettings
 
 EDGE = """
@@ -239,8 +240,10 @@ def test_what_is_written_is_read_again(folder: Path) -> None:
         SiteConfig(
             folder / "scenario",
             model=Model.PLACEMENT,
-            options={"limit": 3, "deep": {"list": [1.5, True]}, "empty": [], "rows": [{"a": 1}]},
-            notify_after_sync=True,
+            processors=(
+                ProcessorRule("a/+", "threshold", {"limit": 3, "rows": [{"a": [1.5]}]}),
+                ProcessorRule("#", notify_after_sync=True),
+            ),
         ),
         (
             ServerEntry("e1", "127.0.0.1", 7101, KEY, "127.0.0.1", 7001),
@@ -259,7 +262,7 @@ def test_what_is_written_is_read_again(folder: Path) -> None:
 
 
 def test_a_value_that_toml_has_not_is_refused(folder: Path) -> None:
-    site = SiteConfig(folder, options={"nothing": [None]})
+    site = SiteConfig(folder, processors=(ProcessorRule("#", "x", {"nothing": [None]}),))
     config = ManagerConfig(
         "manager", "m", folder, folder / "e1.key", MeshConfig("h:1"), site, (), token_file=folder
     )

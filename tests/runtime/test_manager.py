@@ -22,6 +22,7 @@ from nearcast.runtime.config import HttpConfig, ManagerConfig, MeshConfig, Serve
 from nearcast.runtime.manager import LiveManager, run_manager
 from nearcast.server.mesh_messages import Hello, NewOrders, decode_mesh, encode_mesh
 from nearcast.server.peer_channels import PeerChannels
+from nearcast.server.processor_rules import ProcessorRule
 from nearcast.server.site_orders import Orders
 
 SCENARIO = generate_reloc2021(
@@ -175,6 +176,26 @@ def test_a_manager_that_starts_again_knows_all_it_knew(config: ManagerConfig) ->
     run_site(config, second_life)
 
 
+def test_processors_change_on_a_running_site_and_stay_after_a_restart(
+    config: ManagerConfig,
+) -> None:
+    rules = [{"pattern": "traffic/#", "processor": "echo"}]
+
+    async def change(site: Site) -> None:
+        await site.hello(0)
+        assert (await site.next_orders()).processors == ()
+        assert await site.ask("PUT", "/processors", rules) == (200, {"revision": 2})
+        assert (await site.next_orders()).processors == (ProcessorRule("traffic/#", "echo"),)
+        assert (await site.ask("PUT", "/processors", rules, token="guess"))[0] == 401
+
+    async def later(site: Site) -> None:
+        await site.hello(0)
+        assert (await site.next_orders()).processors == (ProcessorRule("traffic/#", "echo"),)
+
+    run_site(config, change)
+    run_site(config, later)
+
+
 def test_a_server_ahead_of_the_manager_is_overtaken(config: ManagerConfig) -> None:
     async def play(site: Site) -> None:
         await site.hello(41)
@@ -245,7 +266,7 @@ def test_a_port_in_use_and_a_wrong_processor_are_clear_errors(config: ManagerCon
             await run_manager(other, MemoryHub().link("manager"), asyncio.Event())
 
     run_site(config, play)
-    wrong = msgspec.structs.replace(config.site, processor="nonsense")
+    wrong = msgspec.structs.replace(config.site, processors=(ProcessorRule("#", "nonsense"),))
     with pytest.raises(ProcessorError, match="there is no processor 'nonsense'"):
         run_site(msgspec.structs.replace(config, site=wrong), play)
 

@@ -13,6 +13,7 @@ import pytest
 from nearcast.errors import ConfigError, OutputError, PlanError
 from nearcast.runtime.manager_http import answer_operator, read_token
 from nearcast.server.manager_state import EnrolledClient, Enrolment
+from nearcast.server.processor_rules import ProcessorRule, check_rules
 from nearcast.server.site_orders import ServerOrder
 
 TOKEN = "a-secret-of-operators"
@@ -24,6 +25,7 @@ class FakeService:
     def __init__(self) -> None:
         self.enrolled: dict[str, Enrolment] = {}
         self.adopted: list[Path] = []
+        self.processors: tuple[ProcessorRule, ...] = ()
         self.error: Exception | None = None
 
     async def enrol(self, enrolments: Sequence[Enrolment]) -> list[EnrolledClient]:
@@ -38,6 +40,11 @@ class FakeService:
 
     def server(self, server: str) -> ServerOrder:
         return ServerOrder(server, "10.0.0.1", 7001, b"\xab" * 32)
+
+    async def set_processors(self, rules: Sequence[ProcessorRule]) -> int:
+        check_rules(rules)
+        self.processors = tuple(rules)
+        return 7
 
     async def adopt(self, folder: Path) -> int:
         if self.error is not None:
@@ -151,3 +158,41 @@ def test_a_token_that_cannot_be_used_is_refused(tmp_path: Path, content: str) ->
 def test_a_missing_token_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"token file .*nothing: cannot be read: No such file"):
         read_token(tmp_path / "nothing")
+
+
+def test_processors_are_set_as_a_whole_and_shown() -> None:
+    service = FakeService()
+    assert answer(service, "GET", "/processors", b"") == (200, [])
+    rules = [
+        {"pattern": "a/#", "processor": "threshold", "options": {"limit": 3}},
+        {"pattern": "#"},
+    ]
+    assert answer(service, "PUT", "/processors", json.dumps(rules).encode()) == (
+        200,
+        {"revision": 7},
+    )
+    status, shown = answer(service, "GET", "/processors", b"")
+    assert status == 200
+    assert [(one["pattern"], one["processor"]) for one in shown] == [
+        ("a/#", "threshold"),
+        ("#", "forward"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        (b"{}", "cannot be used"),
+        (b'[{"pattern": "a", "procesor": "echo"}]', "procesor"),
+        (b'[{"pattern": "a/#/b"}]', "'#' stands at the end only"),
+        (b'[{"pattern": "a"}, {"pattern": "a"}]', "has two processors"),
+        (b'[{"pattern": "a", "processor": "nonsense"}]', "there is no processor 'nonsense'"),
+        (b'[{"pattern": "a", "processor": "speeding"}]', "limit_kmh"),
+    ],
+)
+def test_rules_that_cannot_be_followed_change_nothing(body: bytes, said: str) -> None:
+    service = FakeService()
+    status, found = answer(service, "PUT", "/processors", body)
+    assert status == 400
+    assert said in found["error"]
+    assert service.processors == ()

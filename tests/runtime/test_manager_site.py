@@ -19,11 +19,13 @@ from nearcast.errors import ConfigError, PlanError, PlanningError, ScenarioError
 from nearcast.runtime.config import ManagerConfig, MeshConfig, ServerEntry, SiteConfig
 from nearcast.runtime.manager_site import open_site, read_another_plan
 from nearcast.runtime.manager_store import ManagerStore
-from nearcast.server.manager_state import Enrolment, ManagerState, enrol
+from nearcast.server.manager_state import Enrolment, ManagerState, enrol, with_processors
+from nearcast.server.processor_rules import ProcessorRule
 
 SCENARIO = generate_reloc2021(
     Reloc2021(topics=3, members_per_topic=12.0, servers_per_side=2), seed=1
 )
+THRESHOLD, ECHO = ProcessorRule("a/#", "threshold"), ProcessorRule("#", "echo")
 SERVERS = [str(one) for one in SCENARIO.servers.ids.to_pylist()]
 CLIENTS = [str(one) for one in SCENARIO.clients.ids.to_pylist()]
 
@@ -114,10 +116,24 @@ def test_another_address_or_processor_is_a_new_revision_of_the_same_plan(
     assert (state.revision, len(state.versions)) == (2, 1)
     assert state.servers[SERVERS[0]].order.port == 7999
     config = msgspec.structs.replace(
-        config, site=msgspec.structs.replace(config.site, processor="threshold")
+        config, site=msgspec.structs.replace(config.site, processors=(THRESHOLD,))
     )
     assert open_now(config, store).revision == 3
     assert open_now(config, store).revision == 3
+    assert open_now(config, store).processors == (THRESHOLD,)
+
+
+def test_processors_set_by_an_operator_stay_until_the_configuration_has_others(
+    folder: Path, store: ManagerStore
+) -> None:
+    config = site_config(folder, processors=(THRESHOLD,))
+    state = with_processors(open_now(config, store), [ECHO])
+    store.save_processors(state)
+    assert open_now(config, store) == state
+    write_homes(folder / "plan", SERVERS[2])  # another plan is no other processor
+    assert open_now(config, store).processors == (ECHO,)
+    assert open_now(site_config(folder), store).processors == ()
+    assert open_now(config, store).processors == (THRESHOLD,)
 
 
 def test_without_a_plan_the_manager_plans(folder: Path, store: ManagerStore) -> None:

@@ -8,13 +8,13 @@ from nearcast.domain.plan import Plan
 from nearcast.domain.scenario import Scenario
 from nearcast.errors import ConfigError
 from nearcast.server.orders_from_plan import (
-    Processing,
     check_servers,
     client_order,
     name_plan,
     names_of,
     topic_orders,
 )
+from nearcast.server.processor_rules import ProcessorRule
 from nearcast.server.site_orders import Orders, ServerOrder
 
 
@@ -25,7 +25,7 @@ def orders_from_plan(
     client_keys: Mapping[str, bytes],
     *,
     cloud: str = "cloud",
-    processing: Processing | None = None,
+    processors: Iterable[ProcessorRule] = (),
     revision: int = 1,
     plan_version: int = 1,
 ) -> Orders:
@@ -41,8 +41,8 @@ def orders_from_plan(
         Public keys of the enrolled clients; nobody else may connect.
     cloud
         The id of the cloud server.
-    processing
-        What brokers do with messages; None: forward them.
+    processors
+        What brokers do with messages; they forward those of topics that no rule matches.
     revision, plan_version
         See `Orders`.
 
@@ -61,5 +61,5 @@ def orders_from_plan(
         client_order(client, key, named.homes[client], named, cloud)
         for client, key in client_keys.items()
     )
-    topics = topic_orders(named, cloud, processing or Processing())
-    return Orders(revision, plan_version, cloud, servers, topics, clients)
+    topics = topic_orders(named, cloud)
+    return Orders(revision, plan_version, cloud, servers, topics, clients, tuple(processors))

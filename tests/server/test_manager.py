@@ -30,7 +30,7 @@ from nearcast.server.mesh_messages import (
     decode_mesh,
     encode_mesh,
 )
-from nearcast.server.orders_from_plan import PlannedTopic, Processing, SitePlan
+from nearcast.server.orders_from_plan import PlannedTopic, SitePlan
 from nearcast.server.peer_channels import PeerChannels
 from nearcast.server.site_orders import Orders, ServerOrder
 
@@ -67,7 +67,7 @@ class World:
     """A manager with servers that say what the test tells them to."""
 
     def __init__(self) -> None:
-        self.manager = Manager(first_state(), cloud="cloud", processing=Processing(), incarnation=1)
+        self.manager = Manager(first_state(), cloud="cloud", incarnation=1)
         self.now = START
         self.servers = {name: PeerChannels(1) for name in SERVERS}
         self.orders: dict[str, list[Orders]] = {name: [] for name in SERVERS}
@@ -118,7 +118,7 @@ def test_a_server_that_starts_gets_the_orders_once() -> None:
     world = World()
     world.say("e1", Hello(0))
     world.run(30)
-    expected = make_orders(first_state(), "cloud", Processing())
+    expected = make_orders(first_state(), "cloud")
     assert world.orders == {"e1": [expected], "e2": [], "cloud": []}
 
 

@@ -14,7 +14,7 @@ from nearcast.domain.plan import Brokers, Plan
 from nearcast.domain.scenario import Clients, Members, Scenario, ScenarioSettings, Servers, Topics
 from nearcast.errors import ConfigError, ScenarioError
 from nearcast.planning.solve import plan_of_homes
-from nearcast.server.orders_from_plan import Processing
+from nearcast.server.processor_rules import ProcessorRule
 from nearcast.server.site_orders import ServerOrder
 from server.planned_orders import orders_from_plan
 
@@ -96,13 +96,12 @@ def test_a_server_that_delegates_all_has_share_0_and_is_no_broker() -> None:
 
 
 def test_topics_are_processed_as_the_site_says() -> None:
-    processing = Processing("threshold", {"above": 3}, notify_after_sync=True)
+    rule = ProcessorRule("7", "threshold", {"above": 3}, notify_after_sync=True)
     orders = orders_from_plan(
-        small_scenario(), PLAN, addresses("1", "2", "cloud"), {}, processing=processing
+        small_scenario(), PLAN, addresses("1", "2", "cloud"), {}, processors=[rule]
     )
-    assert {
-        (one.processor, one.options["above"], one.notify_after_sync) for one in orders.topics
-    } == {("threshold", 3, True)}
+    assert orders.processors == (rule,)
+    assert {one.processor for one in orders.topics} == {""}  # the rules count
 
 
 @pytest.mark.parametrize(

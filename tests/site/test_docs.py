@@ -13,6 +13,7 @@ from msgspec import NODEFAULT, inspect
 from nearcast.broker.notifications import InCircle
 from nearcast.broker.topic_spool import TopicSpool
 from nearcast.runtime import config
+from nearcast.server.processor_rules import ProcessorRule
 from nearcast.wire.publication import Publication
 from nearcast.wire.settings import WireSettings
 
@@ -30,6 +31,7 @@ SECTIONS = {
     "[emulation]": config.EmulationConfig,
     "[wire]": WireSettings,
     "[site]": config.SiteConfig,
+    "[[site.processors]]": ProcessorRule,
     "[[servers]]": config.ServerEntry,
 }
 

@@ -17,11 +17,14 @@ import pytest
 from click.testing import CliRunner
 
 from nearcast.cli.client import client
+from nearcast.cli.processors import processors
 from nearcast.cli.serve import serve
+from nearcast.cli.serve_standalone import standalone
 from nearcast.cli.status import status
 from nearcast.cli.up import up
 from nearcast.domain.scenario_files import read_scenario
 from nearcast.site.layout import lay_out_site
+from nearcast.site.standalone_folder import StandaloneFolder, StandalonePlace
 from nearcast.wire.noise import public_key
 from shown_commands import in_help, in_pages, with_verb
 from small_site.making import quick, until, write_small_scenario
@@ -45,10 +48,10 @@ def blocks(page: str, language: str) -> list[str]:
     return re.findall(rf"```{language}\n(.*?)```", page, flags=re.DOTALL)
 
 
-def lines_with(page: str, words: str) -> list[str]:
-    """Return the lines of the one shell block with these words."""
-    (block,) = (block for block in blocks(page, "sh") if words in block)
-    return block.splitlines()
+def block_with(page: str, text: str) -> list[str]:
+    """Return the lines of the one block of commands that has a text."""
+    (found,) = (block for block in blocks(page, "sh") if text in block)
+    return found.splitlines()
 
 
 def commands(help_text: str) -> list[str]:
@@ -139,19 +142,22 @@ def shell(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shell]:
 
 def test_all_pages_start_the_same_site() -> None:
     assert blocks(SDK, "sh")[0].splitlines() == [START, UP]
-    assert blocks(SITE, "sh")[0].splitlines() == [START, UP]
+    assert block_with(SITE, START) == [START, UP]
     shown = CliRunner().invoke(up, ["--help"], terminal_width=200).output
     assert commands(shown)[:2] == [START, UP]
 
 
 def test_no_command_of_a_site_is_left_out() -> None:
     run_here = [START, UP, *(line for block in blocks(SDK, "sh") for line in block.splitlines())]
-    run_here += lines_with(SITE, "nearcast status") + lines_with(SITE, "serve manager")
-    run_here += lines_with(SITE, "IceWarning") + lines_with(README, UP)
-    run_here += [line for verb in ("up", "client", "serve", "status") for line in in_help()[verb]]
+    run_here += block_with(SITE, "nearcast status city") + block_with(SITE, "serve manager")
+    run_here += block_with(SITE, "IceWarning") + block_with(README, UP)
+    run_here += block_with(SITE, "serve standalone") + block_with(SITE, "--data broker --out")
+    run_here += block_with(SITE, "nearcast processors")
+    in_texts = ("up", "client", "client enrol", "serve", "serve standalone", "status")
+    run_here += [line for verb in in_texts for line in in_help()[verb]]
     known = {line.partition(" #")[0].strip() for line in run_here}
     shown = [*in_pages(), *(line for lines in in_help().values() for line in lines)]
-    assert set(with_verb(shown, "up", "status", "client", "serve")) <= known
+    assert set(with_verb(shown, "up", "status", "client", "serve", "processors")) <= known
 
 
 def test_the_programs_of_the_sdk_page_print_what_they_say(shell: Shell) -> None:
@@ -168,9 +174,46 @@ def test_the_commands_of_the_sdk_page_work_together(shell: Shell) -> None:
 
 
 def test_the_commands_of_the_site_page_work_together(shell: Shell) -> None:
-    status, listen, publish = lines_with(SITE, "nearcast status")
+    status, listen, publish = block_with(SITE, "nearcast status city")
     assert "3 of 3 servers up" in shell.type(status)  # two edge servers and the cloud server
     shell.check_heard('"payload": "hello"', listen, [publish])
+
+
+def test_the_processors_of_the_site_page_are_set_and_shown(shell: Shell) -> None:
+    change, show = block_with(SITE, "nearcast processors")
+    assert "2 rules in force" in shell.type(change)
+    said = shell.type(show)
+    assert "proximity" in said
+    assert '{"limit_kmh": 50}' in said
+    shown = CliRunner().invoke(processors, ["--help"], terminal_width=200).output
+    assert commands(shown) == [change, show]
+
+
+@pytest.mark.parametrize("source", ["page", "help"])
+def test_a_broker_is_tried_in_one_minute(tmp_path: Path, source: str) -> None:
+    shown = CliRunner().invoke(standalone, ["--help"], terminal_width=200).output
+    typed = commands(shown)
+    if source == "page":
+        typed = [*block_with(SITE, "serve standalone"), *block_with(SITE, "--data broker --out")]
+    serve, *enrol, listen, publish, status = typed
+    shell = Shell(tmp_path)
+    # the ports of the last start count: free ones, not those that other programs may use
+    folder = StandaloneFolder(tmp_path / "broker")
+    key = public_key(folder.make_key()).hex()
+    folder.save_place(StandalonePlace(key, port=0, http_port=0))
+    with shell.start(serve) as running:
+        try:
+            assert running.stdout is not None
+            said = [running.stdout.readline().strip() for _ in range(8)]
+            assert said[3:7] == [*enrol, listen, publish]
+            for command in (*enrol, *in_help()["client enrol"]):
+                shell.type(command)
+            shell.check_heard('"payload": "hello"', listen, [publish])
+            assert "standalone" in shell.type(status)
+        finally:
+            running.send_signal(signal.SIGINT)
+            running.communicate(timeout=60)
+    assert running.returncode == 0
 
 
 def test_the_commands_and_the_program_of_the_readme_work_together(shell: Shell) -> None:
@@ -210,10 +253,10 @@ def test_the_example_programs_run_as_they_say(shell: Shell) -> None:
 def test_a_site_of_separate_programs_starts_as_the_page_says(tmp_path: Path) -> None:
     scenario = write_small_scenario(tmp_path / "small", clients=["car"], topics=["road"])
     site = lay_out_site(read_scenario(scenario), scenario, tmp_path / "site", quick(scenario))
-    lines, (key_line,) = lines_with(SITE, "serve manager"), lines_with(SITE, "public_key")
+    lines, (key_line,) = block_with(SITE, "serve manager"), block_with(SITE, "public_key")
     assert {line.split()[2] for line in lines} >= {"manager", "cloud", "edge"}
     shown = CliRunner().invoke(serve, ["--help"], terminal_width=200).output
-    assert set(commands(shown)) <= set(lines)
+    assert set(commands(shown)) <= {*lines, *block_with(SITE, "serve standalone")}
     said = Shell(site.folder / "keys").type(key_line)
     private_key = bytes.fromhex((site.folder / "keys" / "e1.key").read_text())
     assert said.strip() == public_key(private_key).hex()
@@ -235,7 +278,7 @@ def test_a_site_of_separate_programs_starts_as_the_page_says(tmp_path: Path) -> 
 
 def test_the_processor_of_the_page_runs_as_it_says(tmp_path: Path) -> None:
     shell = Shell(tmp_path)
-    (source,), (line,) = blocks(SITE, "python"), lines_with(SITE, "IceWarning")
+    (source,), (line,) = blocks(SITE, "python"), block_with(SITE, "IceWarning")
     (tmp_path / "ice.py").write_text(source)
     shell.type(START)
     with shell.running(line) as (running,):

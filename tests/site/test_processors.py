@@ -8,9 +8,12 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
+from click.testing import CliRunner
 
+from nearcast.cli.processors import processors
 from nearcast.runtime.config import ProcessorsConfig
 from nearcast.sdk import SyncClient
+from nearcast.server.processor_rules import ProcessorRule
 from nearcast.site.live_site import LiveSite, run_site
 from small_site.making import (
     health,
@@ -24,6 +27,7 @@ from small_site.making import (
 
 pytestmark = pytest.mark.slow
 
+MOODY_RULE = ProcessorRule("#", "moody_processor:Moody")
 MOODY = """
 import os
 
@@ -54,7 +58,7 @@ def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveSite]:
     (folder / "moody_processor.py").write_text(MOODY)
     scenario = write_small_scenario(folder / "small", clients=["car", "sign"], topics=["a", "b"])
     limits = ProcessorsConfig(timeout_s=0.5, quarantine_s=0.5)
-    options = replace(quick(scenario), processor="moody_processor:Moody", processors=limits)
+    options = replace(quick(scenario), processor_rules=(MOODY_RULE,), processors=limits)
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(folder)
         try:
@@ -137,3 +141,33 @@ def test_what_a_processor_prints_is_in_the_servers_output(live: LiveSite) -> Non
         _heard(sign, b"PRINT")
     until(lambda: "many words many words" in output_of(live, "e1"), "the print is in the output")
     assert "Traceback" not in output_of(live, "e1")
+
+
+def test_a_topic_gets_another_processor_and_keeps_its_messages(live: LiveSite) -> None:
+    credentials, port = live.site.credentials_file, live.site.place("e1").http_port
+    with (
+        SyncClient.connect(credentials("car"), timeout_s=60) as car,
+        SyncClient.connect(credentials("sign"), timeout_s=60) as sign,
+    ):
+        sign.subscribe("b")
+        car.publish("b", "before").wait(30)
+        _heard(sign, b"BEFORE")
+        kept = metrics_of(port)["nearcast_spool_messages"]["b"]
+        words = ["--site", str(live.site.folder)]
+        done = CliRunner().invoke(
+            processors, ["set", *words, "b=forward", "#=moody_processor:Moody"]
+        )
+        assert done.exit_code == 0, done.output
+        shown = CliRunner().invoke(processors, ["show", *words, "--json"]).output
+        assert [one["pattern"] for one in json.loads(shown)["processors"]] == ["b", "#"]
+        until(lambda: _echoes(car, sign, "after"), "the new processor is at work")
+        assert metrics_of(port)["nearcast_spool_messages"]["b"] > kept
+        wrong = CliRunner().invoke(processors, ["set", *words, "b=nonsense"])
+        assert "there is no processor 'nonsense'" in str(wrong.exception)
+
+
+def _echoes(car: SyncClient, sign: SyncClient, text: str) -> bool:
+    """Tell whether a message of topic b is forwarded as it is."""
+    car.publish("b", text).wait(30)
+    found = sign.next_notification(timeout_s=30)
+    return found is not None and found.payload == text.encode()

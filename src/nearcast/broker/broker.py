@@ -62,6 +62,7 @@ class Broker:
         self._ticket = self._request = 0
         self._actions = Actions()
         self._due: list[TopicBroker] = []
+        self._has_refused = False
         self._deferred: dict[int, list[Deferred]] = {}
         self.topics: dict[str, TopicBroker] = {}
 
@@ -142,8 +143,14 @@ class Broker:
             managed.advance(publisher, epoch, through)
             self._mark_due(managed)
 
+    @property
+    def has_work(self) -> bool:
+        """Whether the pass has brought anything that `run` has to do."""
+        return bool(self._due) or self._has_refused
+
     def run(self, now_s: float) -> Actions:
         """End a pass: process what was admitted; return all that follows from it."""
+        self._has_refused = False
         actions, self._actions = self._actions, Actions()
         due, self._due = self._due, []
         deferred = []
@@ -194,6 +201,7 @@ class Broker:
         topic = self.topics.get(publication.topic)
         if topic is None:
             self._actions.refusals.append(Refusal(publication, None))
+            self._has_refused = True
         elif not topic.is_due:
             self._mark_due(topic)
         return topic

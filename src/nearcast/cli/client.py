@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from nearcast.cli.manager_access import find_manager
 from nearcast.errors import ConfigError, WireError
 
 if TYPE_CHECKING:
@@ -214,16 +215,18 @@ def echo(credentials: Path, count: int, size_bytes: int, timeout_s: float, as_js
 
 
 @client.command()
+@click.argument("name", required=False)
+@click.option("--data", type=click.Path(path_type=Path), help="Folder of a standalone server.")
 @click.option(
     "--site",
     type=click.Path(path_type=Path),
-    help="Folder of a site on this machine, or the scenario that `nearcast up` was given.",
+    help="Instead of --data: folder of a site on this machine, or the scenario that `nearcast up` was given.",
 )
-@click.option("--manager", "manager_url", help="Instead of --site: http://HOST:PORT")
+@click.option("--manager", "manager_url", help="Instead of both: http://HOST:PORT")
 @click.option(
     "--token-file", type=click.Path(path_type=Path), help="With --manager: file with its token."
 )
-@click.option("--id", "name", required=True, help="The client's id.")
+@click.option("--id", "id_", help="The client's id, instead of NAME.")
 @click.option("--out", type=click.Path(path_type=Path), required=True, help="File to write.")
 @click.option("--overwrite", is_flag=True, help="Replace the file; the key in it is lost.")
 @click.option("--x-km", type=float, help="Where the client is.")
@@ -231,10 +234,12 @@ def echo(credentials: Path, count: int, size_bytes: int, timeout_s: float, as_js
 @_timeout_option
 @_lines_option
 def enrol(
+    name: str | None,
+    data: Path | None,
     site: Path | None,
     manager_url: str | None,
     token_file: Path | None,
-    name: str,
+    id_: str | None,
     out: Path,
     overwrite: bool,
     x_km: float | None,
@@ -244,7 +249,11 @@ def enrol(
 ) -> None:
     """Make a key, make the client known to the site, and write its credentials.
 
-    A client that is not in the scenario needs its place: --x-km and --y-km.
+    A client that is not in the scenario of the site needs its place: --x-km and --y-km. For a
+    standalone server, which notices within a second:
+
+    \b
+      nearcast client enrol bus --data broker --out bus.json
     """
     from nearcast.cli.client_lines import print_line
     from nearcast.errors import OutputError
@@ -255,29 +264,26 @@ def enrol(
         raise click.UsageError("--x-km and --y-km go together")
     if out.exists() and not overwrite:
         raise OutputError(f"{out}: exists already; --overwrite replaces it and the key in it")
-    manager_url, token = _manager(site, manager_url, token_file)
-    found = enrol_client(manager_url, name, token, x_km=x_km, y_km=y_km, timeout_s=timeout_s)
+    client_id = name or id_
+    if client_id is None or (name and id_):
+        raise click.UsageError("name the client once: NAME, or --id NAME")
+    if data is None:
+        manager_url, token = find_manager(site, manager_url, token_file)
+        found = enrol_client(
+            manager_url, client_id, token, x_km=x_km, y_km=y_km, timeout_s=timeout_s
+        )
+    elif site is None and manager_url is None and token_file is None:
+        from nearcast.site.standalone_folder import StandaloneFolder
+
+        (found,) = StandaloneFolder(data).enrol([client_id], x_km, y_km)
+    else:
+        raise click.UsageError("give either --data, --site, or --manager and --token-file")
     save_credentials(found, out, overwrite=overwrite)
     host, port = found.home.address
     if as_json:
         print_line({"client": found.client, "credentials": str(out), "home": f"{host}:{port}"})
     else:
         click.echo(f"{found.client}: home is {host}:{port}; credentials: {out}")
-
-
-def _manager(site: Path | None, url: str | None, token_file: Path | None) -> tuple[str, str]:
-    """Return the manager's address and token."""
-    if site is not None and url is None and token_file is None:
-        from nearcast.site.layout import SiteFolder
-
-        folder = SiteFolder.find(site)
-        return folder.manager_url, folder.token
-    if site is not None or url is None or token_file is None:
-        raise click.UsageError("give either --site, or --manager and --token-file")
-    try:
-        return url, token_file.read_text().strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{token_file}: cannot be read: {error}") from None
 
 
 def _connect(credentials: Path, timeout_s: float) -> SyncClient:

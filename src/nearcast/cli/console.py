@@ -7,11 +7,12 @@ import math
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from nearcast.planning.request import Progress
+if TYPE_CHECKING:
+    from nearcast.planning.request import Progress
 
 __all__ = [
     "json_option",

@@ -23,6 +23,7 @@ _VERBS = {
     "up": "Run a whole site on this machine: manager, cloud server, edge servers.",
     "serve": "Run one server of a site: manager, edge or cloud.",
     "status": "Show what a running site is doing.",
+    "processors": "Show or change which processor serves which topics of a site.",
     "client": "Publish, subscribe, report from scripts: JSON lines.",
     "bench": "Measure speed, memory and quality; prints tables, writes pictures.",
     "demo": "Learn from a city's log on Spark, plan, run the site, measure, write a report.",

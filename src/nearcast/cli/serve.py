@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import sys
 from pathlib import Path
 
 import click
+
+from nearcast.cli.serve_standalone import exit_for_restart, standalone
 
 __all__ = ["serve"]
 
@@ -30,19 +30,19 @@ def serve() -> None:
     \b
       nearcast serve manager --config manager.toml
       nearcast serve edge --config e1.toml
+
+    One server without any site, to try it:
+
+    \b
+      nearcast serve standalone --data broker
     """
 
 
 def _run(config_file: Path, role: str) -> None:
-    from nearcast.errors import RestartNeededError
     from nearcast.runtime.serve import serve as run
 
-    try:
+    with exit_for_restart():
         run(config_file, role)
-    except RestartNeededError as error:
-        click.echo(f"error: {error}", err=True)
-        sys.stderr.flush()
-        os._exit(1)  # a thread that is stuck must not hold up the new start
 
 
 @serve.command()
@@ -64,3 +64,6 @@ def edge(config_file: Path) -> None:
 def cloud(config_file: Path) -> None:
     """Run the cloud server: takes what edge servers cannot hold."""
     _run(config_file, "cloud")
+
+
+serve.add_command(standalone)

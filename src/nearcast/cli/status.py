@@ -14,9 +14,18 @@ __all__ = ["status"]
 
 @click.command()
 @click.argument("site", type=click.Path(path_type=Path), required=False)
-@click.option("--manager", "url", help="The manager's address, http://HOST:PORT, instead of SITE.")
+@click.option(
+    "--manager",
+    "url",
+    help="Instead of SITE: the manager's address, http://HOST:PORT, or that of one server.",
+)
+@click.option(
+    "--data",
+    type=click.Path(path_type=Path),
+    help="Instead of SITE: folder of a standalone server.",
+)
 @json_option
-def status(site: Path | None, url: str | None, as_json: bool) -> None:
+def status(site: Path | None, url: str | None, data: Path | None, as_json: bool) -> None:
     """Show servers, sessions, load and plan of a running site.
 
     SITE is the folder of the site, or the scenario that `nearcast up` was given.
@@ -24,16 +33,25 @@ def status(site: Path | None, url: str | None, as_json: bool) -> None:
     \b
       nearcast status city
       nearcast status --manager http://127.0.0.1:8000 --json
+      nearcast status --data broker
     """
     from nearcast.errors import ConfigError, NearcastError
     from nearcast.links.http_client import ask
-    from nearcast.site.layout import SiteFolder
 
-    if (site is None) == (url is None):
-        raise ConfigError("give either the folder of the site or --manager URL")
+    if (site, url, data).count(None) != 2:
+        raise ConfigError("give the folder of the site, --manager URL or --data DIR")
     if site is not None:
+        from nearcast.site.layout import SiteFolder
+
         url = SiteFolder.find(site).manager_url
+    elif data is not None:
+        from nearcast.site.standalone_folder import StandaloneFolder
+
+        url = StandaloneFolder(data).place().url
     found = ask(f"{url}/status")
+    if isinstance(found, dict) and {"server", "role", "sessions", "counts"} <= found.keys():
+        _show_server(found, as_json)
+        return
     if not isinstance(found, dict) or not {"counts", "plans", "servers"} <= found.keys():
         raise NearcastError(f"{url} answers, but is not the manager of a site")
     if as_json:
@@ -61,6 +79,30 @@ def status(site: Path | None, url: str | None, as_json: bool) -> None:
         f"{counts['clients_enrolled']} clients enrolled; plan version {plan['version']} "
         f"({plan['model']}, {plan['method']}, cost {cost}), revision {found['revision']}"
     )
+
+
+def _show_server(found: dict[str, Any], as_json: bool) -> None:
+    """Show one server, as it tells itself."""
+    if as_json:
+        print_json(found)
+        return
+    counts, lost = found["counts"], found["losses"]
+    print_table(
+        ["server", "role", "sessions", "topics", "messages", "notifications", "revision"],
+        [
+            (
+                found["server"],
+                found["role"],
+                str(found["sessions"]),
+                str(found["topics"]),
+                str(counts.get("publications", 0) + counts.get("forwarded_in", 0)),
+                str(counts.get("notifications", 0)),
+                str(found["revision"]),
+            )
+        ],
+    )
+    named = [f"{name} {value}" for name, value in lost.items() if value]
+    click.echo(f"losses: {', '.join(named) or 'nothing'}")
 
 
 def _row(one: dict[str, Any]) -> tuple[str, ...]:

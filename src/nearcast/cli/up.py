@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import signal
 import threading
 from pathlib import Path
@@ -11,6 +10,13 @@ from typing import TYPE_CHECKING
 import click
 
 from nearcast.cli.console import json_option, print_json, print_table, step_progress
+from nearcast.cli.processor_options import (
+    notify_after_sync_option,
+    processor_for_option,
+    processor_option,
+    processor_options_option,
+    rules_for_site,
+)
 
 if TYPE_CHECKING:
     from nearcast.site.live_site import LiveSite
@@ -50,17 +56,10 @@ __all__ = ["up"]
     show_default=True,
     help="On all emulated delays: a large one keeps timer noise out of measurements.",
 )
-@click.option(
-    "--processor",
-    default="forward",
-    show_default=True,
-    help="What brokers do: forward, proximity, speeding, threshold, one of your own (entry point "
-    "group nearcast.processors), or module:Class.",
-)
-@click.option(
-    "--processor-options", default="{}", help="A JSON object that the processor is made with."
-)
-@click.option("--notify-after-sync", is_flag=True, help="Notify only what is durable: later.")
+@processor_option
+@processor_options_option
+@processor_for_option
+@notify_after_sync_option
 @click.option(
     "--for",
     "seconds",
@@ -78,6 +77,7 @@ def up(
     delay_factor: float,
     processor: str,
     processor_options: str,
+    processors_for: tuple[str, ...],
     notify_after_sync: bool,
     seconds: float | None,
     as_json: bool,
@@ -98,19 +98,11 @@ def up(
 
     The event log (SCENARIO/site/log/publications) can be read by `nearcast pipeline run` at any time.
     """
-    from nearcast.broker.registry import make_processor
     from nearcast.domain.scenario_files import read_scenario
-    from nearcast.errors import ConfigError
     from nearcast.site.layout import SiteSettings
     from nearcast.site.live_site import run_site
 
-    try:
-        options = json.loads(processor_options)
-    except ValueError:
-        options = None
-    if not isinstance(options, dict):
-        raise ConfigError(f"--processor-options: {processor_options!r} is no JSON object")
-    make_processor(processor, options)
+    rules = rules_for_site(processors_for, processor, processor_options, notify_after_sync)
     servers = len(read_scenario(scenario).servers)
     if plan_folder is None:
         _check_method(method, model)
@@ -119,9 +111,7 @@ def up(
         model=model,
         method=method,
         delay_factor=0.0 if no_delays else delay_factor,
-        processor=processor,
-        processor_options=options,
-        notify_after_sync=notify_after_sync,
+        processor_rules=rules,
     )
     with (
         _Stop() as stop,

@@ -23,6 +23,7 @@ from nearcast.runtime.config import SpoolConfig
 from nearcast.sdk import Notification
 from nearcast.sdk.client import Client
 from nearcast.sdk.credentials import Credentials
+from nearcast.server.processor_rules import ProcessorRule
 from nearcast.site.layout import SiteSettings
 from nearcast.site.live_site import run_site
 
@@ -86,7 +87,7 @@ def run(
         options = SiteSettings(
             method="nearest",
             delay_factor=0.0,
-            processor="echo",
+            processor_rules=(ProcessorRule("#", "echo"),),
             segment_mb=SpoolConfig().segment_mb,
         )
         begin("starting the site")

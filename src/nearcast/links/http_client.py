@@ -34,8 +34,15 @@ class _NoRedirects(HTTPRedirectHandler):
         """Follow none."""
 
 
-def ask(url: str, body: object = None, token: str | None = None, timeout_s: float = 30.0) -> Any:
-    """Return the JSON that a server answers to a GET, or with a body to a POST.
+def ask(
+    url: str,
+    body: object = None,
+    token: str | None = None,
+    timeout_s: float = 30.0,
+    *,
+    method: str | None = None,
+) -> Any:
+    """Return the JSON that a server answers to a GET, or with a body to a POST or `method`.
 
     Raises
     ------
@@ -55,7 +62,7 @@ def ask(url: str, body: object = None, token: str | None = None, timeout_s: floa
     data = None if body is None else json.dumps(body).encode()
     try:
         opener = build_opener(_NoRedirects())
-        with opener.open(Request(url, data, headers), timeout=timeout_s) as answer:
+        with opener.open(Request(url, data, headers, method=method), timeout=timeout_s) as answer:
             return json.loads(answer.read(_ANSWER_LIMIT_BYTES))
     except HTTPError as error:
         with error:

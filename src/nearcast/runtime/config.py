@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import msgspec
 from msgspec import Meta
 
 from nearcast.broker.guard import GuardSettings
 from nearcast.domain.plan_kinds import Model
+from nearcast.server.processor_rules import ProcessorRule
 from nearcast.wire.settings import WireSettings
 
 __all__ = [
+    "ONE_ADDRESS",
     "BusyConfig",
     "ClientsConfig",
     "EmulationConfig",
@@ -37,6 +39,10 @@ Positive = Annotated[float, Meta(gt=0)]
 Count = Annotated[int, Meta(ge=1)]
 HostPort = Annotated[str, Meta(pattern=r"^(\[[0-9a-fA-F:.]+\]|[^:/\[\]]+):[0-9]{1,5}$")]
 PublicKey = Annotated[str, Meta(pattern=r"^[0-9a-fA-F]{64}$")]
+
+
+ONE_ADDRESS = WireSettings(prefix_inits_per_s=5_000.0, prefix_burst=10_000.0, inits_per_s=5_000.0)
+"""For clients that all come from one address, which elsewhere would be an attack."""
 
 
 class _Section(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -148,13 +154,14 @@ class EmulationConfig(_Section, frozen=True):
 class ServerConfig(_Section, frozen=True):
     """An edge server or the cloud server."""
 
-    role: Literal["edge", "cloud"]
+    role: Literal["edge", "cloud", "standalone"]
     id: Text
     data: Path
     """Folder of the spool and of the last orders."""
     key_file: Path
     """Holds 64 hex digits: the X25519 private key that clients and servers know this one by."""
-    mesh: MeshConfig
+    mesh: MeshConfig | None = None
+    """The way to the other servers; a standalone server has none."""
     clients: ClientsConfig | None = None
     http: HttpConfig = HttpConfig()
     limits: LimitsConfig = LimitsConfig()
@@ -166,10 +173,15 @@ class ServerConfig(_Section, frozen=True):
     emulation: EmulationConfig | None = None
 
     def __post_init__(self) -> None:
-        if (self.role == "edge") != (self.clients is not None):
+        if (self.role == "cloud") == (self.clients is not None):
             raise ValueError("an edge server needs the section [clients]; no other may have it")
-        if self.mesh.manager is None:
+        if self.role != "standalone" and self.manager is None:
             raise ValueError("a server needs the section [mesh.manager]: address and public_key")
+
+    @property
+    def manager(self) -> ManagerEntry | None:
+        """The manager; a standalone server has none."""
+        return None if self.mesh is None else self.mesh.manager
 
     @property
     def log_folder(self) -> Path:
@@ -186,9 +198,8 @@ class SiteConfig(_Section, frozen=True):
     method: Text = "optimised"
     cloud: Text = "cloud"
     """The id of the cloud server."""
-    processor: Text = "forward"
-    options: dict[str, Any] = {}
-    notify_after_sync: bool = False
+    processors: tuple[ProcessorRule, ...] = ()
+    """What brokers do with messages; the first rule that matches a topic counts."""
 
 
 class ServerEntry(_Section, frozen=True):

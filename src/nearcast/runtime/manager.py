@@ -10,7 +10,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from nearcast.broker.registry import make_processor
 from nearcast.errors import OutputError
 from nearcast.links.daemon_thread import in_daemon_thread
 from nearcast.links.mesh import MeshLink
@@ -27,9 +26,10 @@ from nearcast.server.manager_state import (
     Enrolment,
     ManagerState,
     enrol,
+    with_processors,
     with_site,
 )
-from nearcast.server.orders_from_plan import Processing
+from nearcast.server.processor_rules import ProcessorRule, check_rules
 from nearcast.server.site_orders import ServerOrder
 
 __all__ = ["LiveManager", "run_manager"]
@@ -63,7 +63,7 @@ async def run_manager(
         When it cannot start.
     """
     token = read_token(config.token_file)
-    make_processor(config.site.processor, config.site.options)  # complains here, not in servers
+    check_rules(config.site.processors)  # complains here, not in servers
     clock = SteadyClock()
     store = ManagerStore(config.data / _STORE_FILE)
     try:
@@ -104,9 +104,6 @@ class LiveManager:
         self._manager = Manager(
             state,
             cloud=config.site.cloud,
-            processing=Processing(
-                config.site.processor, config.site.options, config.site.notify_after_sync
-            ),
             incarnation=int(clock() * 1e6),
         )
         self.http: HttpEndpoint | None = None
@@ -161,6 +158,20 @@ class LiveManager:
         fields = {"version": version.version, "folder": str(folder)}
         _log.info("plan_adopted", extra={"fields": fields})
         return version.version
+
+    @property
+    def processors(self) -> tuple[ProcessorRule, ...]:
+        """What brokers do with messages."""
+        return self._manager.state.processors
+
+    async def set_processors(self, rules: Sequence[ProcessorRule]) -> int:
+        """Have brokers do something else with messages; return the new revision."""
+        await in_daemon_thread(lambda: check_rules(rules))  # may load modules
+        state = with_processors(self._manager.state, rules)
+        self._store.save_processors(state)
+        self._install(state)
+        _log.info("processors_changed", extra={"fields": {"revision": state.revision}})
+        return state.revision
 
     def find_client(self, client: str) -> EnrolledClient | None:
         """Return an enrolled client."""

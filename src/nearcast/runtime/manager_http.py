@@ -1,4 +1,4 @@
-"""What operators ask the manager over HTTP: enrol clients, look one up, adopt another plan.
+"""What operators ask the manager over HTTP: enrol clients, adopt another plan, set processors.
 
 Such requests show the secret of the token file. Answers are JSON; an error is one line under
 ``error``.
@@ -18,6 +18,7 @@ import msgspec
 from nearcast.errors import ConfigError, NearcastError, OutputError
 from nearcast.runtime.metric_text import MetricText
 from nearcast.server.manager_state import EnrolledClient, Enrolment
+from nearcast.server.processor_rules import ProcessorRule
 from nearcast.server.site_orders import ServerOrder
 
 __all__ = [
@@ -51,6 +52,15 @@ class ManagerService(Protocol):
 
     async def adopt(self, folder: Path) -> int:
         """Adopt another plan; return its version."""
+        ...
+
+    @property
+    def processors(self) -> tuple[ProcessorRule, ...]:
+        """What brokers do with messages."""
+        ...
+
+    async def set_processors(self, rules: Sequence[ProcessorRule]) -> int:
+        """Have brokers do something else with messages, durably; return the new revision."""
         ...
 
 
@@ -131,6 +141,11 @@ async def _answer(service: ManagerService, method: str, path: str, body: bytes) 
     if (method, path) == ("POST", "/plans"):
         plan = Path(msgspec.json.decode(body, type=_PlanBody).plan)
         return 200, {"plan_version": await service.adopt(plan)}
+    if (method, path) == ("PUT", "/processors"):
+        rules = msgspec.json.decode(body, type=list[ProcessorRule])
+        return 200, {"revision": await service.set_processors(rules)}
+    if (method, path) == ("GET", "/processors"):
+        return 200, msgspec.to_builtins(list(service.processors))
     if method == "GET" and path.startswith("/clients/"):
         name = unquote(path.removeprefix("/clients/"))
         found = service.find_client(name)

@@ -47,7 +47,8 @@ async def open_site(config: ManagerConfig, store: ManagerStore, now: float) -> M
     """Return the site, durable in the store.
 
     Scenario and plan are read on the first start, and when their files changed since; later
-    starts need no files. Addresses and processors always come from the configuration.
+    starts need no files. Addresses always come from the configuration; processors when it changed,
+    else they are those that an operator has set since.
 
     Raises
     ------
@@ -59,16 +60,20 @@ async def open_site(config: ManagerConfig, store: ManagerStore, now: float) -> M
         source = _digest_of_files(config.site)
     except OSError as error:
         raise ConfigError(f"{error.filename}: cannot be read: {error.strerror}") from None
-    settings = _digest_of_settings(config)
+    settings = _digest((config.site.cloud, config.servers))
+    processors = _digest(config.site.processors)
     if state is None or source not in (None, store.fact("source")):
         site = await in_daemon_thread(lambda: _read_site(config))
         state = with_site(state, site.servers, site.plan, plan_version(state, site.report, now))
-        store.save_site(state, source=source or "", settings=settings, scenario=site.scenario)
+        state = _with_configured_processors(state, config, store)
+        facts = {"source": source or "", "settings": settings, "scenario": site.scenario}
+        store.save_site(state, **facts, configured_processors=processors)
         _log.info("plan_adopted", extra={"fields": {"version": state.versions[-1].version}})
-    elif settings != store.fact("settings"):
+    elif (settings, processors) != (store.fact("settings"), store.fact("configured_processors")):
         servers = _with_addresses(state.servers, config)
         state = replace(state, revision=state.revision + 1, servers=servers)
-        store.save_servers(state, settings=settings)
+        state = _with_configured_processors(state, config, store)
+        store.save_servers(state, settings=settings, configured_processors=processors)
         _log.info("settings_changed", extra={"fields": {"revision": state.revision}})
     return state
 
@@ -182,10 +187,17 @@ def _with_addresses(
     return {**found, cloud: SiteServer(orders[cloud])}
 
 
-def _digest_of_settings(config: ManagerConfig) -> str:
-    """Return a digest of all that orders take from the configuration."""
-    site = config.site
-    settings = (site.cloud, site.processor, site.options, site.notify_after_sync, config.servers)
+def _with_configured_processors(
+    state: ManagerState, config: ManagerConfig, store: ManagerStore
+) -> ManagerState:
+    """Return the state with the configuration's processors, if it has others than last time."""
+    rules = config.site.processors
+    is_new = _digest(rules) != store.fact("configured_processors")
+    return replace(state, processors=rules) if is_new else state
+
+
+def _digest(settings: Any) -> str:
+    """Return a digest of something that orders take from the configuration."""
     return hashlib.sha256(msgspec.json.encode(settings, order="sorted")).hexdigest()
 
 

@@ -9,9 +9,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from nearcast.errors import ConfigError, OutputError
 from nearcast.server.manager_state import EnrolledClient, ManagerState, PlanVersion, SiteServer
 from nearcast.server.orders_from_plan import PlannedTopic, SitePlan
+from nearcast.server.processor_rules import ProcessorRule
 from nearcast.server.site_orders import ServerOrder
 
 __all__ = ["ManagerStore"]
@@ -90,7 +93,7 @@ class ManagerStore:
         """Return the state; None when the store is new."""
         try:
             return self._load()
-        except (sqlite3.DatabaseError, ValueError, TypeError) as error:
+        except (sqlite3.DatabaseError, ValueError, TypeError, msgspec.MsgspecError) as error:
             raise self._unusable(error) from None
 
     def fact(self, name: str) -> Any:
@@ -104,6 +107,7 @@ class ManagerStore:
         number = version.version
         with self._transaction(state.revision) as database:
             _save_servers(database, state.servers.values())
+            _save_processors(database, state.processors)
             database.execute("DELETE FROM clients")
             _save_clients(database, state.clients.values())
             database.execute(
@@ -136,9 +140,10 @@ class ManagerStore:
                 database.execute("REPLACE INTO facts VALUES (?, ?)", (name, value))
 
     def save_servers(self, state: ManagerState, **facts: str | int) -> None:
-        """Write the servers, whose addresses may have changed, and the revision."""
+        """Write what the configuration says of the site: servers and processors."""
         with self._transaction(state.revision) as database:
             _save_servers(database, state.servers.values())
+            _save_processors(database, state.processors)
             for name, value in facts.items():
                 database.execute("REPLACE INTO facts VALUES (?, ?)", (name, value))
 
@@ -146,6 +151,11 @@ class ManagerStore:
         """Write clients that were enrolled, or enrolled again."""
         with self._transaction(revision) as database:
             _save_clients(database, clients)
+
+    def save_processors(self, state: ManagerState) -> None:
+        """Write what brokers do with messages."""
+        with self._transaction(state.revision) as database:
+            _save_processors(database, state.processors)
 
     def save_revision(self, revision: int) -> None:
         """Write the revision alone."""
@@ -232,7 +242,9 @@ class ManagerStore:
             client: EnrolledClient(client, key, home, _place(x, y))
             for client, key, home, x, y in rows("SELECT * FROM clients ORDER BY rowid")
         }
-        return ManagerState(revision, servers, versions, plan, clients)
+        saved = self.fact("processors")
+        rules = msgspec.json.decode(saved, type=tuple[ProcessorRule, ...]) if saved else ()
+        return ManagerState(revision, servers, versions, plan, clients, rules)
 
 
 def _save_servers(database: sqlite3.Connection, servers: Iterable[SiteServer]) -> None:
@@ -248,6 +260,11 @@ def _save_servers(database: sqlite3.Connection, servers: Iterable[SiteServer]) -
             for one in servers
         ),
     )
+
+
+def _save_processors(database: sqlite3.Connection, rules: tuple[ProcessorRule, ...]) -> None:
+    text = msgspec.json.encode(rules).decode()
+    database.execute("REPLACE INTO facts VALUES ('processors', ?)", (text,))
 
 
 def _save_clients(database: sqlite3.Connection, clients: Iterable[EnrolledClient]) -> None:

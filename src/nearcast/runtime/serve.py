@@ -7,6 +7,7 @@ import contextlib
 import faulthandler
 import signal
 import sys
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from nearcast.errors import ConfigError
@@ -16,7 +17,7 @@ from nearcast.runtime.config_files import load_config, read_key_file
 from nearcast.runtime.logs import start_logging
 from nearcast.runtime.server import run_server
 
-__all__ = ["serve"]
+__all__ = ["run_process", "serve"]
 
 _SWITCH_S = 0.001
 """How long the loop waits at most while a thread of the same server computes."""
@@ -41,16 +42,8 @@ def serve(config_file: Path, role: str | None = None, parent_fd: int | None = No
     if role is not None and config.role != role:
         raise ConfigError(f"{config_file}: role: is {config.role!r}, not {role!r}")
     start_logging(config.id)
-    with contextlib.suppress(ValueError):  # standard error is no file
-        faulthandler.register(signal.SIGUSR1, all_threads=True)
 
-    async def run() -> None:
-        stop = asyncio.Event()
-        loop = asyncio.get_running_loop()
-        for signal_number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(signal_number, stop.set)
-        if parent_fd is not None:
-            loop.add_reader(parent_fd, stop.set)
+    async def run(stop: asyncio.Event) -> None:
         mesh = mesh_link(config)
         if isinstance(config, ManagerConfig):
             # brings the planners, which edge servers do without
@@ -60,12 +53,32 @@ def serve(config_file: Path, role: str | None = None, parent_fd: int | None = No
         else:
             await run_server(config, mesh, stop)
 
+    run_process(run, parent_fd)
+
+
+def run_process(
+    run: Callable[[asyncio.Event], Awaitable[None]], parent_fd: int | None = None
+) -> None:
+    """Run a server on an event loop of its own; signals set the event that it gets."""
+    with contextlib.suppress(ValueError):  # standard error is no file
+        faulthandler.register(signal.SIGUSR1, all_threads=True)
+
+    async def run_until_signal() -> None:
+        stop = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        for signal_number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(signal_number, stop.set)
+        if parent_fd is not None:
+            loop.add_reader(parent_fd, stop.set)
+        await run(stop)
+
     import uvloop
 
     sys.setswitchinterval(_SWITCH_S)
-    uvloop.run(run())
+    uvloop.run(run_until_signal())
 
 
 def mesh_link(config: ServerConfig | ManagerConfig) -> TcpMesh:
     """Return the link of a server to all others."""
+    assert config.mesh is not None  # only a standalone server has no mesh, and no file
     return TcpMesh(*split_host_port(config.mesh.listen), read_key_file(config.key_file))

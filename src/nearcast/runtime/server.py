@@ -36,6 +36,7 @@ from nearcast.server.server_settings import EdgeSettings, ServerSettings
 from nearcast.server.site_orders import Orders
 from nearcast.server.stream_targets import Capacity
 from nearcast.spool.changes import LiveTopic
+from nearcast.wire.settings import Address
 
 __all__ = ["LiveServer", "run_server", "run_until"]
 
@@ -174,6 +175,11 @@ class LiveServer:
         await self._writer.close()  # while other servers can be told of it
         await self._opened.aclose()
 
+    @property
+    def client_address(self) -> Address | None:
+        """Where clients send their datagrams; None when it has no clients."""
+        return None if self._udp is None else self._udp.address
+
     def obey(self, orders: Orders) -> None:
         """Take orders that do not come from the manager: from the disk, or an operator here."""
         self._do(self.node.obey(orders, self.clock()))
@@ -182,7 +188,7 @@ class LiveServer:
         config = self.config
         settings = ServerSettings(
             config.id,
-            config.mesh.manager.id if config.mesh.manager is not None else "",
+            config.manager.id if config.manager is not None else "",
             Capacity(
                 float("inf") if config.limits.storage is None else config.limits.storage,
                 float("inf") if config.limits.compute is None else config.limits.compute,
@@ -215,7 +221,7 @@ class LiveServer:
 
     def _learn(self, orders: Orders | None) -> None:
         """Tell the links who the other servers are."""
-        manager = self.config.mesh.manager
+        manager = self.config.manager
         peers = [] if manager is None else [manager_peer(manager)]
         if orders is not None:
             peers += server_peers(orders.servers, self.config.id)

@@ -69,7 +69,8 @@ class BrokerPart:
 
     def finish(self, now: float) -> None:
         """End a pass: process what it brought, and share spools with brokers that are new."""
-        self.do(self.broker.run(now))
+        if self.broker.has_work:
+            self.do(self.broker.run(now))
         for server, topic in self.topics.take_newcomers():
             spool = self.broker.topics[topic].spool.view()
             own = [one for one in spool if one.origin is Origin.DIRECT]

@@ -23,7 +23,8 @@ class LoadReports:
 
     def __init__(self, peers: Peers, measure: Callable[[], LoadReport], interval_s: float) -> None:
         self._peers, self._measure, self._interval_s = peers, measure, interval_s
-        self._next_report = float("-inf")
+        # a server on its own has nobody to report to
+        self._next_report = float("-inf") if peers.manager else float("inf")
         self._said_hello = False
 
     def on_timer(self, now: float) -> None:

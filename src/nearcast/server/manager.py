@@ -12,7 +12,6 @@ from typing import Any
 from nearcast.errors import WireError
 from nearcast.server.manager_state import ManagerState, SiteServer, make_orders
 from nearcast.server.mesh_messages import Hello, LoadReport, NewOrders, decode_mesh, encode_mesh
-from nearcast.server.orders_from_plan import Processing
 from nearcast.server.peer_channels import PeerChannels
 
 __all__ = ["Manager", "ManagerSettings"]
@@ -53,8 +52,6 @@ class Manager:
         The site, as the store has it.
     cloud
         The id of the cloud server.
-    processing
-        What brokers do with messages.
     incarnation
         Rises with each start of the manager.
     """
@@ -64,11 +61,10 @@ class Manager:
         state: ManagerState,
         *,
         cloud: str,
-        processing: Processing,
         incarnation: int,
         settings: ManagerSettings | None = None,
     ) -> None:
-        self._state, self._cloud, self._processing = state, cloud, processing
+        self._state, self._cloud = state, cloud
         self._settings = settings or ManagerSettings()
         self._channels = PeerChannels(incarnation)
         self._records = {name: _ServerRecord() for name in state.servers}
@@ -187,7 +183,7 @@ class Manager:
 
     def _push(self, server: str, record: _ServerRecord, now: float) -> None:
         if self._orders is None:
-            orders = make_orders(self._state, self._cloud, self._processing)
+            orders = make_orders(self._state, self._cloud)
             self._orders = encode_mesh(NewOrders(orders))
         self._channels.send(server, self._orders)
         record.sent_revision, record.sent_at = self._state.revision, now

@@ -12,9 +12,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from nearcast.errors import ConfigError
-from nearcast.server.orders_from_plan import Processing, SitePlan, client_order, topic_orders
+from nearcast.server.client_checks import check_client
+from nearcast.server.orders_from_plan import SitePlan, client_order, topic_orders
+from nearcast.server.processor_rules import ProcessorRule
 from nearcast.server.site_orders import Orders, ServerOrder
-from nearcast.wire.noise import KEY_BYTES
 
 __all__ = [
     "EnrolledClient",
@@ -24,10 +25,9 @@ __all__ = [
     "SiteServer",
     "enrol",
     "make_orders",
+    "with_processors",
     "with_site",
 ]
-
-_LONGEST_ID_BYTES = 255
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +82,8 @@ class ManagerState:
     """The last one is in force."""
     plan: SitePlan
     clients: Mapping[str, EnrolledClient]
+    processors: tuple[ProcessorRule, ...] = ()
+    """What brokers do with messages, by topic."""
 
 
 def enrol(
@@ -101,7 +103,7 @@ def enrol(
     owners = {one.public_key: one.client for one in clients.values()}
     records = []
     for asked in enrolments:
-        _check(asked)
+        check_client(asked.client, asked.public_key, asked.place_km)
         # a server knows a client by its key
         if owners.setdefault(asked.public_key, asked.client) != asked.client:
             raise ConfigError(f"the public key of client {asked.client!r} is another client's")
@@ -141,6 +143,7 @@ def with_site(
         versions=(*state.versions, version),
         plan=plan,
         clients={one.client: one for one in wanted if one.home in servers},
+        processors=state.processors,
     )
     homes = _HomeChoice(after)
     # one whose place was known from an earlier scenario only has to be somewhere
@@ -152,18 +155,24 @@ def with_site(
     return replace(after, clients={**after.clients, **moved})
 
 
-def make_orders(state: ManagerState, cloud: str, processing: Processing) -> Orders:
+def with_processors(state: ManagerState, rules: Iterable[ProcessorRule]) -> ManagerState:
+    """Return the state with other processors; a topic whose rule changes keeps its spool."""
+    return replace(state, revision=state.revision + 1, processors=tuple(rules))
+
+
+def make_orders(state: ManagerState, cloud: str) -> Orders:
     """Return what every server is to be told."""
     return Orders(
         revision=state.revision,
         plan_version=state.versions[-1].version,
         cloud=cloud,
         servers=tuple(server.order for server in state.servers.values()),
-        topics=topic_orders(state.plan, cloud, processing),
+        topics=topic_orders(state.plan, cloud),
         clients=tuple(
             client_order(one.client, one.public_key, one.home, state.plan, cloud)
             for one in state.clients.values()
         ),
+        processors=state.processors,
     )
 
 
@@ -191,17 +200,3 @@ class _HomeChoice:
         home = min(full_first)[2]
         self._taken[home] += 1
         return home
-
-
-def _check(asked: Enrolment) -> None:
-    if not 0 < len(asked.client.encode()) <= _LONGEST_ID_BYTES:
-        raise ConfigError(
-            f"a client's id has 1 to {_LONGEST_ID_BYTES} bytes: {asked.client[:40]!r}"
-        )
-    if len(asked.public_key) != KEY_BYTES:
-        raise ConfigError(
-            f"the public key of client {asked.client!r} has {len(asked.public_key)} bytes,"
-            f" not {KEY_BYTES}"
-        )
-    if asked.place_km is not None and not all(math.isfinite(value) for value in asked.place_km):
-        raise ConfigError(f"the place of client {asked.client!r} is not finite")

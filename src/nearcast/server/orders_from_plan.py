@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from operator import itemgetter
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -23,7 +22,6 @@ from nearcast.server.site_orders import ClientOrder, ServerOrder, TopicOrder
 __all__ = [
     "DELEGATED",
     "PlannedTopic",
-    "Processing",
     "SitePlan",
     "check_servers",
     "client_order",
@@ -35,15 +33,6 @@ __all__ = [
 
 DELEGATED = ""
 """Stands for the cloud server, whose name a plan does not know."""
-
-
-@dataclass(frozen=True, slots=True)
-class Processing:
-    """What brokers do with messages, the same for every topic of a site."""
-
-    processor: str = "forward"
-    options: Mapping[str, Any] = field(default_factory=dict)
-    notify_after_sync: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,16 +133,13 @@ def name_plan(scenario: Scenario, plan: Plan) -> SitePlan:
     )
 
 
-def topic_orders(plan: SitePlan, cloud: str, processing: Processing) -> tuple[TopicOrder, ...]:
+def topic_orders(plan: SitePlan, cloud: str) -> tuple[TopicOrder, ...]:
     """Return the orders about the topics of a plan."""
     return tuple(
         TopicOrder(
             topic=planned.topic,
             spool=planned.spool,
             brokers=(*planned.edge_brokers, *([cloud] if planned.delegates else [])),
-            processor=processing.processor,
-            options=dict(processing.options),
-            notify_after_sync=processing.notify_after_sync,
         )
         for planned in plan.topics
     )

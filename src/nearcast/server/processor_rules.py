@@ -7,9 +7,10 @@ from typing import Any
 
 import msgspec
 
+from nearcast.broker.registry import make_processor
 from nearcast.errors import ConfigError
 
-__all__ = ["FORWARD", "ProcessorRule", "check_pattern", "matches", "rule_for"]
+__all__ = ["FORWARD", "ProcessorRule", "check_pattern", "check_rules", "matches", "rule_for"]
 
 
 class ProcessorRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -38,6 +39,25 @@ def check_pattern(pattern: str) -> None:
     for level in levels:
         if level not in ("+", "#") and ("+" in level or "#" in level):
             raise ConfigError(f"topic pattern {pattern!r}: '+' and '#' stand for whole levels")
+
+
+def check_rules(rules: Iterable[ProcessorRule]) -> None:
+    """Check that each rule can be followed: its processor is made once, and thrown away.
+
+    Raises
+    ------
+    ConfigError
+        When a pattern cannot match as it is meant, or is there twice.
+    ProcessorError
+        When a processor cannot be made with its options.
+    """
+    seen: set[str] = set()
+    for rule in rules:
+        check_pattern(rule.pattern)
+        if rule.pattern in seen:
+            raise ConfigError(f"topic pattern {rule.pattern!r} has two processors")
+        seen.add(rule.pattern)
+        make_processor(rule.processor, rule.options)
 
 
 def matches(pattern: str, topic: str) -> bool:

@@ -17,7 +17,6 @@ Made again from the same folder, keys and data stay; ports are new where others 
 from __future__ import annotations
 
 import contextlib
-import os
 import secrets
 import socket
 from collections.abc import Mapping, Sequence
@@ -33,6 +32,7 @@ from nearcast.domain.plan import Model
 from nearcast.domain.scenario import Scenario
 from nearcast.errors import ConfigError, OutputError
 from nearcast.runtime.config import (
+    ONE_ADDRESS,
     ClientsConfig,
     EmulationConfig,
     HttpConfig,
@@ -47,16 +47,15 @@ from nearcast.runtime.config import (
     SiteConfig,
     SpoolConfig,
 )
-from nearcast.runtime.config_files import read_key_file, write_config
-from nearcast.sdk.credentials import new_private_key
+from nearcast.runtime.config_files import write_config
+from nearcast.server.processor_rules import ProcessorRule
+from nearcast.site.secret_files import make_key, write_secret
 from nearcast.wire.noise import public_key
 from nearcast.wire.settings import WireSettings
 
 __all__ = ["MANAGER", "SiteFolder", "SiteServerPlace", "SiteSettings", "lay_out_site"]
 
 MANAGER = "manager"
-_ONE_ADDRESS = WireSettings(prefix_inits_per_s=5_000.0, prefix_burst=10_000.0, inits_per_s=5_000.0)
-"""All clients of such a site come from one address, which elsewhere would be an attack."""
 _HOST = "127.0.0.1"
 _PORTS = range(20_000, 32_000)
 
@@ -71,14 +70,12 @@ class SiteSettings:
     method: str = "optimised"
     delay_factor: float = 1.0
     """On all emulated delays; 0: none are emulated."""
-    processor: str = "forward"
-    processor_options: Mapping[str, Any] = field(default_factory=dict)
-    notify_after_sync: bool = False
+    processor_rules: tuple[ProcessorRule, ...] = ()
     cloud: str = "cloud"
     segment_mb: float = 4.0
     """Small: many servers share this machine's disk."""
     log_segment_s: float = 10.0
-    wire: WireSettings = _ONE_ADDRESS
+    wire: WireSettings = ONE_ADDRESS
     processors: ProcessorsConfig = field(default_factory=ProcessorsConfig)
 
 
@@ -178,12 +175,12 @@ def lay_out_site(
         for name in ("config", "keys", "clients", "data", "log", "output"):
             (folder / name).mkdir(parents=True, exist_ok=True)
         keys = {
-            server: _key(folder / "keys" / f"{quote(server, safe='')}.key")
+            server: make_key(folder / "keys" / f"{quote(server, safe='')}.key")
             for server in (MANAGER, options.cloud, *edges)
         }
         token = folder / "token"
         if not token.exists():
-            _write_secret(token, secrets.token_urlsafe(24))
+            write_secret(token, secrets.token_urlsafe(24))
     except OSError as error:
         raise OutputError(f"{folder}: cannot be written: {error.strerror or error}") from None
     site = SiteFolder(
@@ -235,9 +232,7 @@ def _write_configs(site: SiteFolder, scenario: Scenario, options: SiteSettings) 
                 model=Model(options.model),
                 method=options.method,
                 cloud=options.cloud,
-                processor=options.processor,
-                options=dict(options.processor_options),
-                notify_after_sync=options.notify_after_sync,
+                processors=options.processor_rules,
             ),
             servers=tuple(
                 ServerEntry(
@@ -291,17 +286,6 @@ def _write_configs(site: SiteFolder, scenario: Scenario, options: SiteSettings) 
 
 def _mesh_address(place: SiteServerPlace) -> str:
     return f"{_HOST}:{place.mesh_port}"
-
-
-def _key(path: Path) -> bytes:
-    if not path.exists():
-        _write_secret(path, new_private_key().hex())
-    return read_key_file(path)
-
-
-def _write_secret(path: Path, text: str) -> None:
-    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as out:
-        out.write(text + "\n")
 
 
 def _free_ports(count: int, kind: socket.SocketKind) -> list[int]:

@@ -9,10 +9,11 @@ from nearcast.wire.framing import HEADER_BYTES, SEALED_OVERHEAD, Header, Kind, w
 from nearcast.wire.noise import CipherState
 from nearcast.wire.replay_window import ReplayWindow
 
-__all__ = ["Channel"]
+__all__ = ["REPLAY_WINDOW", "Channel"]
 
 _BODY = HEADER_BYTES + 8
-_REPLAY_WINDOW = 1_024
+REPLAY_WINDOW = 1_024
+"""Counters up to the highest one that are told apart; receipts speak of no others."""
 _ZEROS = bytes(4)
 
 
@@ -45,7 +46,7 @@ class Channel:
         """Counter of the next datagram."""
         self.rekey_at = counter_limit - counter_limit // 100 - 1
         """Beyond this counter a new handshake is due: the last hundredth is kept for it."""
-        self.window = ReplayWindow(_REPLAY_WINDOW)
+        self.window = ReplayWindow(REPLAY_WINDOW)
         """Counters of the other side that arrived."""
 
     @property

@@ -1,4 +1,4 @@
-"""The two frames that a server handles for each message: Publish in, Notify out.
+"""The frames that a server handles for each message: Publish in, Notify and Published out.
 
 A Publish becomes a `Publication` without a stop in between. The body of a Notify is made once by
 the broker, travels to the homes of its receivers as it is, and each home adds only its time: the
@@ -25,6 +25,7 @@ __all__ = [
     "decode_publication",
     "encode_notify",
     "notify_frame",
+    "published_frame",
     "time_field",
 ]
 
@@ -42,11 +43,6 @@ _Notify = nearcast_pb2.Notify
 _DIRECT, _ONCE = Origin.DIRECT, Origin.ONCE
 
 
-@lru_cache(8_192)
-def _is_topic(topic: str) -> bool:
-    return check_topic(topic) is None
-
-
 def decode_publication(body: bytes, publisher: str, received_us: int) -> Publication:
     """Return the publication of a Publish; one without a position has x_km = nan."""
     try:
@@ -61,7 +57,7 @@ def decode_publication(body: bytes, publisher: str, received_us: int) -> Publica
         if not (-_FURTHEST_KM <= x_km <= _FURTHEST_KM and -_FURTHEST_KM <= y_km <= _FURTHEST_KM):
             raise Refused("invalid_field")
     if (
-        not _is_topic(topic)
+        check_topic(topic) is not None
         or oldest > sequence
         or not 0 < sequence < _LARGEST
         or epoch >= _LARGEST
@@ -111,7 +107,7 @@ def decode_notify(body: bytes) -> Notify:
         parsed = _parse_notify(body)
     except DecodeError:
         raise WireError("the body of a Notify is malformed") from None
-    if not _is_topic(parsed.topic):
+    if check_topic(parsed.topic) is not None:
         raise WireError("the topic of a Notify is invalid")
     return Notify(
         parsed.topic,
@@ -131,11 +127,29 @@ def decode_notify(body: bytes) -> Notify:
 
 def time_field(notified_us: int) -> bytes:
     """Return the field by which a home says when it sent a notification."""
-    parts = [_NOTIFIED_TAG]
-    while notified_us > 0x7F:
-        parts.append(notified_us & 0x7F | 0x80)
-        notified_us >>= 7
-    parts.append(notified_us)
+    return bytes((_NOTIFIED_TAG,)) + _varint(notified_us)
+
+
+def published_frame(topic: str, epoch: int, up_to: int) -> bytes:
+    """Return the frame of a Published."""
+    head, number = _published_head(topic, epoch), _varint(up_to)
+    size = len(head) + 1 + len(number)
+    return b"".join((b"\x06", size.to_bytes(2, "big"), head, b"\x18", number))
+
+
+@lru_cache(8_192)
+def _published_head(topic: str, epoch: int) -> bytes:
+    head: bytes = nearcast_pb2.Published(topic=topic, epoch=epoch).SerializeToString()
+    return head
+
+
+def _varint(number: int) -> bytes:
+    """Return a number as Protobuf writes it."""
+    parts = []
+    while number > 0x7F:
+        parts.append(number & 0x7F | 0x80)
+        number >>= 7
+    parts.append(number)
     return bytes(parts)
 
 

@@ -26,6 +26,11 @@ class ReplayWindow:
         """Bit n: number `highest - n` was seen; as many bits as the window has."""
         return ~self._missing & (1 << min(self._size, self.highest + 1)) - 1
 
+    @property
+    def through(self) -> int:
+        """Up to this number all of the window were seen; -1 before the first."""
+        return self.highest - self._missing.bit_length()
+
     def is_new(self, number: int) -> bool:
         """Tell whether the number was surely not seen: too old ones count as seen."""
         age = self.highest - number

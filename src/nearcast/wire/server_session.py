@@ -7,11 +7,17 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from nearcast.wire.actions import SendDatagram
-from nearcast.wire.channel import Channel
+from nearcast.wire.channel import REPLAY_WINDOW, Channel
 from nearcast.wire.codec import COPY, encode, mark_copy
 from nearcast.wire.framing import SEALED_OVERHEAD, pack
-from nearcast.wire.hot_frames import NOTIFY
-from nearcast.wire.messages import TOKEN_BYTES, Heartbeat, Init, Published, Received, Redirect
+from nearcast.wire.hot_frames import NOTIFY, published_frame
+from nearcast.wire.messages import (
+    TOKEN_BYTES,
+    Heartbeat,
+    Init,
+    Received,
+    Redirect,
+)
 from nearcast.wire.settings import Address, RandomBytes, WireSettings
 
 __all__ = ["Flight", "Packet", "ServerSession", "pack_frames"]
@@ -117,7 +123,7 @@ class ServerSession:
         self.room = settings.datagram_limit - SEALED_OVERHEAD
         """Most bytes of one frame."""
         self._settings = settings
-        self._acks: dict[str, Published] = {}
+        self._acks: dict[str, tuple[int, int]] = {}
         self.frames: list[bytes] = []
         """What the next flush sends; none is larger than `room`."""
         self._flights: dict[int, Flight] = {}
@@ -128,11 +134,11 @@ class ServerSession:
         """Put a frame, no larger than `room`, into the next datagram."""
         self.frames.append(frame)
 
-    def queue_acknowledgement(self, published: Published) -> None:
+    def queue_acknowledgement(self, topic: str, epoch: int, up_to: int) -> None:
         """Put an acknowledgement into the next datagram: the last one per topic says it all."""
-        last = self._acks.get(published.topic)
-        if last is None or (published.epoch, published.up_to) >= (last.epoch, last.up_to):
-            self._acks[published.topic] = published
+        reached, last = (epoch, up_to), self._acks.get(topic)
+        if last is None or reached > last:
+            self._acks[topic] = reached
 
     def take_frames(self) -> list[bytes]:
         """Return what is queued, acknowledgements first; nothing before an address is proved."""
@@ -141,7 +147,7 @@ class ServerSession:
             return []
         frames, self.frames = self.frames, []
         if self._acks:
-            frames[:0] = [encode(ack) for ack in self._acks.values()]
+            frames[:0] = [published_frame(topic, *ack) for topic, ack in self._acks.items()]
             self._acks = {}
         return frames
 
@@ -168,11 +174,12 @@ class ServerSession:
     def on_received(self, received: Received) -> None:
         """Forget the notifications that arrived."""
         flights, highest, bitmap = self._flights, received.highest, received.bitmap
+        first, through = highest - REPLAY_WINDOW + 1, received.through
         for counter in list(flights):
-            age = highest - counter
-            if age < 0:
+            if counter > highest:
                 break
-            if age < 64 and bitmap >> age & 1:
+            age = highest - counter
+            if first <= counter <= through or (age < 64 and bitmap >> age & 1):
                 del flights[counter]
 
     @property

@@ -34,7 +34,6 @@ from nearcast.wire.messages import (
     Message,
     Nack,
     Notify,
-    Published,
     Received,
     Redirect,
     Report,
@@ -229,7 +228,7 @@ class ServerSessions:
         """Tell a publisher what is safe: only after the sync."""
         session = self._table.by_client.get(client)
         if session is not None:
-            session.queue_acknowledgement(Published(topic, epoch, up_to))
+            session.queue_acknowledgement(topic, epoch, up_to)
             self._mark(session)
 
     def nack(self, client: str, topic: str, epoch: int, expected: int, missing: int = 1) -> None:

@@ -28,7 +28,6 @@ __all__ = ["LeanSession", "SessionSocket"]
 _NOTIFY = 12
 _KIND_BITS = 0x0F
 _SEALED = int(Kind.SEALED)
-_RECEIPTS_AT_ONCE = 32
 _READS = 64
 """Datagrams that one pass reads from a socket."""
 _INDEX = slice(2, 6)
@@ -47,7 +46,6 @@ class LeanSession(ClientSession):
         self.confirmed = 0
         """Subscriptions that the server accepted."""
         self.disconnections = 0
-        self.unconfirmed_datagrams = 0
         self.wakeup_s = math.inf
         """When `Wakeups` will look at it."""
         self._due = -math.inf
@@ -65,9 +63,12 @@ class LeanSession(ClientSession):
         except Refused as refusal:
             self.drops[refusal.reason] += 1
 
+    def is_receipt_due(self, now: float) -> bool:
+        """Whether the server should hear at once what arrived."""
+        return self._link is not None and self._link.receipt_due <= now
+
     def run(self, now: float) -> None:
         """Send what is due and note what happened."""
-        self.unconfirmed_datagrams = 0
         self._due = -math.inf
         for action in self.poll(now):
             if isinstance(action, SendDatagram):
@@ -101,9 +102,8 @@ class LeanSession(ClientSession):
             start = after
         if found := len(heads) - before:
             self.heard.at_ns += [time.monotonic_ns()] * found
-            self.unconfirmed_datagrams += 1
             link.note_notifications(now)
-            self._due = min(self._due, now + self._settings.receipt_delay_s)
+            self._due = min(self._due, link.receipt_due)
 
 
 class SessionSocket:
@@ -139,6 +139,6 @@ class SessionSocket:
             if session is not None:
                 session.take(data, now)
                 found.append(session)
-                if session.unconfirmed_datagrams >= _RECEIPTS_AT_ONCE:
+                if session.is_receipt_due(now):
                     session.run(now)
         return found

@@ -1,0 +1,26 @@
+"""What a client may be called, whoever enrols it."""
+
+from __future__ import annotations
+
+import math
+
+from nearcast.errors import ConfigError
+from nearcast.wire.noise import KEY_BYTES
+
+__all__ = ["check_client"]
+
+_LONGEST_ID_BYTES = 255
+
+
+def check_client(
+    client: str, public_key: bytes, place_km: tuple[float, float] | None = None
+) -> None:
+    """Raise ConfigError when a client cannot have such a name, key or place."""
+    if not 0 < len(client.encode()) <= _LONGEST_ID_BYTES:
+        raise ConfigError(f"a client's id has 1 to {_LONGEST_ID_BYTES} bytes: {client[:40]!r}")
+    if len(public_key) != KEY_BYTES:
+        raise ConfigError(
+            f"the public key of client {client!r} has {len(public_key)} bytes, not {KEY_BYTES}"
+        )
+    if place_km is not None and not all(math.isfinite(value) for value in place_km):
+        raise ConfigError(f"the place of client {client!r} is not finite")

@@ -1,0 +1,213 @@
+"""A site of one: an edge server without manager and cloud server, which gives itself its orders."""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import msgspec
+
+from nearcast.errors import ConfigError
+from nearcast.links.memory_mesh import MemoryHub
+from nearcast.runtime.config import (
+    ONE_ADDRESS,
+    ClientsConfig,
+    HttpConfig,
+    ProcessorsConfig,
+    ServerConfig,
+)
+from nearcast.runtime.serve import run_process
+from nearcast.runtime.server import LiveServer, run_until
+from nearcast.server.processor_rules import ProcessorRule
+from nearcast.server.site_orders import ClientOrder, Orders, ServerOrder
+from nearcast.site.standalone_folder import StandaloneFolder, StandalonePlace
+from nearcast.wire.noise import public_key
+from nearcast.wire.settings import WireSettings
+
+__all__ = ["StandaloneSettings", "serve_standalone"]
+
+_log = logging.getLogger(__name__)
+_LOOK_S = 0.25
+"""How often the server looks whether clients were enrolled."""
+
+
+@dataclass(frozen=True, slots=True)
+class StandaloneSettings:
+    """How a standalone server runs; what is None stays as it was at the last start."""
+
+    host: str | None = None
+    public_host: str | None = None
+    """What clients are told, when they reach it by another address than `host`."""
+    port: int | None = None
+    http_port: int | None = None
+    rules: tuple[ProcessorRule, ...] = ()
+    inline: tuple[str, ...] = ()
+    """Processors that run in the server's own loop, besides those that are shipped."""
+    session_limit: int | None = None
+    server: str | None = None
+    """Its id."""
+
+
+def serve_standalone(
+    folder: StandaloneFolder,
+    options: StandaloneSettings,
+    on_ready: Callable[[StandalonePlace], None],
+    parent_fd: int | None = None,
+) -> None:
+    """Run a standalone server until a signal ends it.
+
+    Parameters
+    ----------
+    on_ready
+        Is told where the server listens, when it does.
+    parent_fd
+        A descriptor that becomes readable when the parent process is gone: end as well.
+
+    Raises
+    ------
+    NearcastError
+        When the server cannot start or go on.
+    """
+
+    async def run(stop: asyncio.Event) -> None:
+        await _run(folder, options, on_ready, stop)
+
+    with folder.locked():
+        folder.clients()  # complains before anything is started
+        run_process(run, parent_fd)
+
+
+class LocalOrders:
+    """Gives a server its orders, anew whenever clients were enrolled in its folder."""
+
+    def __init__(
+        self,
+        live: LiveServer,
+        folder: StandaloneFolder,
+        place: StandalonePlace,
+        rules: tuple[ProcessorRule, ...],
+    ) -> None:
+        self._live, self._folder, self._rules = live, folder, rules
+        key = bytes.fromhex(place.public_key)
+        self._server = ServerOrder(place.server, place.public_host, place.port, key)
+        self._version: tuple[int, int] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+
+    def look(self) -> None:
+        """Give orders if something changed, and look again after a while."""
+        self._timer = asyncio.get_running_loop().call_later(_LOOK_S, self.look)
+        version = self._folder.clients_version()
+        if version == self._version:
+            return
+        self._version = version
+        try:
+            clients = self._folder.clients()
+        except ConfigError as error:  # those that it knows may go on
+            _log.warning("clients_unreadable", extra={"fields": {"reason": str(error)}})
+            return
+        known, server = self._live.node.orders, self._server
+        self._live.obey(
+            Orders(
+                revision=1 if known is None else known.revision + 1,
+                plan_version=0,
+                cloud="",
+                servers=(server,),
+                topics=(),
+                clients=tuple(
+                    ClientOrder(name, key, server.server) for name, key in clients.items()
+                ),
+                processors=self._rules,
+            )
+        )
+
+    def close(self) -> None:
+        """Look no more."""
+        if self._timer is not None:
+            self._timer.cancel()
+
+
+async def _run(
+    folder: StandaloneFolder,
+    options: StandaloneSettings,
+    on_ready: Callable[[StandalonePlace], None],
+    stop: asyncio.Event,
+) -> None:
+    key = folder.make_key()
+    place = _wanted_place(folder, options, public_key(key).hex())
+    config = _config(folder, place, options)
+    live = LiveServer(config, MemoryHub().link(place.server), key)
+    await live.start()
+    try:
+        assert live.client_address is not None
+        place = msgspec.structs.replace(
+            place, port=live.client_address[1], http_port=live.http.address[1]
+        )
+        folder.save_place(place)
+        orders = LocalOrders(live, folder, place, options.rules)
+        orders.look()
+        on_ready(place)
+    except BaseException:
+        await live.stop()
+        raise
+    try:
+        await run_until(live, stop)
+    finally:
+        orders.close()
+
+
+def _wanted_place(
+    folder: StandaloneFolder, options: StandaloneSettings, key: str
+) -> StandalonePlace:
+    """Return where the server listened before, with what the options say otherwise."""
+    before = folder.place() if folder.has_place() else StandalonePlace(key)
+    host = before.host if options.host is None else options.host
+    public_host = options.public_host
+    if public_host is None:
+        public_host = before.public_host if options.host is None else _reachable(host)
+    return StandalonePlace(
+        key,
+        before.server if options.server is None else options.server,
+        host,
+        public_host,
+        before.port if options.port is None else options.port,
+        before.http_port if options.http_port is None else options.http_port,
+    )
+
+
+def _config(
+    folder: StandaloneFolder, place: StandalonePlace, options: StandaloneSettings
+) -> ServerConfig:
+    wire = ONE_ADDRESS if _is_loopback(place.host) else WireSettings()
+    if options.session_limit is not None:
+        wire = replace(wire, session_limit=options.session_limit)
+    return ServerConfig(
+        role="standalone",
+        id=place.server,
+        data=folder.path,
+        key_file=folder.key_file,
+        clients=ClientsConfig(place.port, place.host),
+        http=HttpConfig(place.http_port),
+        wire=wire,
+        processors=ProcessorsConfig(inline=(*ProcessorsConfig().inline, *options.inline)),
+    )
+
+
+def _reachable(host: str) -> str:
+    """Return an address that a client on this machine can send to."""
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return host
+    if not address.is_unspecified:
+        return host
+    return "127.0.0.1" if address.version == 4 else "::1"
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

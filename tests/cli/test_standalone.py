@@ -1,0 +1,278 @@
+"""``nearcast serve standalone`` as a process, and clients that a local command enrols."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import select
+import signal
+import stat
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cli.conftest import Answer, Run
+from nearcast.links.http_client import ask
+from nearcast.sdk import SyncClient
+from nearcast.testing.ports import closed_port
+from small_site.making import metrics_of, until
+
+START_S = 60.0
+PORTS = ("--port", "0", "--http-port", "0")
+
+
+@pytest.fixture(autouse=True)
+def _logging_as_before() -> Iterator[None]:
+    logger = logging.getLogger("nearcast")
+    before = logger.handlers, logger.level, logger.propagate
+    yield
+    logger.handlers, logger.level, logger.propagate = before
+
+
+class Standalone:
+    """A server that runs, as its own words describe it."""
+
+    def __init__(self, process: subprocess.Popen[str], said: dict[str, Any]) -> None:
+        self.process, self.said = process, said
+
+    @property
+    def http_port(self) -> int:
+        return int(self.said["http"].rpartition(":")[2])
+
+    def kill(self) -> None:
+        """End it as a power cut would."""
+        self.process.kill()
+        self.process.wait()
+
+    def stop(self) -> str:
+        """Press Ctrl-C; return what it says then."""
+        self.process.send_signal(signal.SIGINT)
+        _, said = self.process.communicate(timeout=60)
+        assert self.process.returncode == 0
+        return said
+
+
+@contextmanager
+def serving(data: Path, *words: str) -> Iterator[Standalone]:
+    program = Path(sys.executable).parent / "nearcast"
+    with subprocess.Popen(
+        [program, "serve", "standalone", "--data", data, "--json", *words],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        try:
+            assert process.stdout is not None
+            assert process.stderr is not None
+            ready, _, _ = select.select([process.stdout], [], [], START_S)
+            line = process.stdout.readline() if ready else ""
+            assert line, process.stderr.read()
+            yield Standalone(process, json.loads(line))
+        finally:
+            process.kill()
+
+
+def enrol(run: Run, data: Path, name: str) -> Path:
+    file = data.parent / f"{name}.json"
+    answer = run("client", "enrol", name, "--data", data, "--out", file, "--overwrite")
+    assert (answer.code, answer.err) == (0, "")
+    return file
+
+
+def test_clients_and_messages_are_there_after_a_crash(run: Run, tmp_path: Path) -> None:
+    data = tmp_path / "broker"
+    with serving(data, *PORTS) as server:
+        assert stat.S_IMODE((data / "server.key").stat().st_mode) == 0o600
+        car, sign = enrol(run, data, "car"), enrol(run, data, "sign")
+        with (
+            SyncClient.connect(sign, timeout_s=30) as listener,
+            SyncClient.connect(car, timeout_s=30) as publisher,
+        ):
+            listener.subscribe("road")
+            publisher.publish("road", "ice").wait(30)
+            heard = listener.next_notification(30)
+            assert heard is not None
+            assert (heard.payload, heard.publisher) == (b"ice", "car")
+        assert ask(f"{server.said['http']}/health") == {"status": "ok"}
+        revision = ask(f"{server.said['http']}/status")["revision"]
+        server.kill()
+    with serving(data) as again:
+        assert again.said | {"pid": 0} == server.said | {"pid": 0, "clients": 2}
+        assert metrics_of(again.http_port)["nearcast_spool_messages"] == {"road": 1.0}
+        assert ask(f"{again.said['http']}/status")["revision"] > revision
+        with SyncClient.connect(car, timeout_s=30) as publisher:
+            publisher.publish("road", "sun").wait(30)
+        assert metrics_of(again.http_port)["nearcast_spool_messages"] == {"road": 2.0}
+        assert "the server has stopped" in again.stop()
+
+
+def test_a_client_enrolled_again_has_a_new_key_only(run: Run, tmp_path: Path) -> None:
+    data = tmp_path / "broker"
+    old = enrol(run, data, "car").rename(tmp_path / "old.json")  # before the first start
+    default = json.loads((data / "standalone.json").read_text())
+    assert (default["port"], default["http_port"]) == (7400, 7480)
+    with serving(data, *PORTS) as server:
+        new = enrol(run, data, "car")
+        with SyncClient.connect(new, timeout_s=30) as client:
+            client.echo()
+        lost = json.loads(old.read_text())
+        lost["home"]["port"] = int(server.said["address"].rpartition(":")[2])
+        old.write_text(json.dumps(lost))
+        answer = run("client", "echo", "--credentials", old, "--timeout", "0.5")
+        assert answer.code == 2
+        assert "were enrolled for 127.0.0.1:7400" in server.stop()
+
+
+def test_topics_have_the_processors_of_their_patterns(run: Run, tmp_path: Path) -> None:
+    data = tmp_path / "broker"
+    rule = 'speed/#=speeding{"limit_kmh": 50}'
+    with serving(data, *PORTS, "--processor-for", rule, "--processor", "echo") as server:
+        car, sign = enrol(run, data, "car"), enrol(run, data, "sign")
+        with (
+            SyncClient.connect(sign, timeout_s=30) as listener,
+            SyncClient.connect(car, timeout_s=30) as publisher,
+        ):
+            listener.subscribe("speed/north")
+            publisher.subscribe("road")
+            publisher.publish("speed/north", {"speed": 40}).wait(30)
+            publisher.publish("speed/north", "no number").wait(30)
+            publisher.publish("speed/north", {"speed": 60}).wait(30)
+            publisher.publish("road", "hello").wait(30)
+            alert, echo = listener.next_notification(30), publisher.next_notification(30)
+            assert alert is not None
+            assert echo is not None
+            assert json.loads(alert.payload)["alert"] == "speeding"
+            assert echo.payload == b"hello"
+        assert metrics_of(server.http_port)["nearcast_processor_malformed_total"][""] == 1
+
+
+def test_status_shows_a_standalone_server(run: Run, tmp_path: Path) -> None:
+    data = tmp_path / "broker"
+    with serving(data, *PORTS) as server:
+        for words in (["--data", data], ["--manager", server.said["http"]]):
+            shown = run("status", *words, "--json").json
+            assert (shown["server"], shown["role"], shown["sessions"]) == (
+                "standalone",
+                "standalone",
+                0,
+            )
+            assert "losses: nothing" in run("status", *words).out
+
+
+def test_a_server_ends_with_the_process_that_started_it(tmp_path: Path) -> None:
+    read_end, write_end = os.pipe()
+    program = Path(sys.executable).parent / "nearcast"
+    words = [str(program), "serve", "standalone", "--data", str(tmp_path / "broker"), *PORTS]
+    with subprocess.Popen(
+        [*words, "--parent-fd", str(read_end)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        pass_fds=[read_end],
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline().startswith(b"clients: 127.0.0.1:")
+        os.close(write_end)
+        assert process.wait(60) == 0
+    os.close(read_end)
+
+
+def _the_error(answer: Answer) -> str:
+    assert answer.code == 2
+    assert answer.out == ""
+    (line,) = answer.err.splitlines()
+    return line
+
+
+def test_a_second_server_on_the_same_folder_is_refused(run: Run, tmp_path: Path) -> None:
+    data = tmp_path / "broker"
+    with serving(data, *PORTS):
+        said = _the_error(run("serve", "standalone", "--data", data, *PORTS))
+    assert said.startswith(f"error: {data}: another server uses this folder")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--processor-for", "a#=echo"), "'+' and '#' stand for whole levels"),
+        (("--processor-for", "echo"), "'echo' is not PATTERN=PROCESSOR"),
+        (("--processor-for", "a=speeding{1}"), "'{1}' is not a JSON object"),
+        (("--processor-for", "a=speeding"), "limit_kmh"),
+        (("--processor-for", "a=nonsense"), "there is no processor 'nonsense'"),
+        (("--processor-for", "a=echo", "--processor-for", "a=forward"), "has two processors"),
+        (("--processor-options", "[]"), "is not a JSON object"),
+        (("--host", "nowhere.invalid"), "nowhere.invalid"),
+    ],
+)
+def test_a_wrong_option_is_one_clear_error(
+    run: Run, tmp_path: Path, words: tuple[str, ...], said: str
+) -> None:
+    answer = run("serve", "standalone", "--data", tmp_path / "broker", *PORTS, *words)
+    assert said in _the_error(answer)
+
+
+def test_a_port_in_use_is_one_clear_error(run: Run, tmp_path: Path) -> None:
+    with serving(tmp_path / "one", *PORTS) as server:
+        ports = ["--port", "0", "--http-port", server.http_port]
+        said = _the_error(run("serve", "standalone", "--data", tmp_path / "two", *ports))
+        assert f"HTTP port {server.http_port}" in said
+
+
+def test_files_that_cannot_be_used_are_named(run: Run, tmp_path: Path) -> None:
+    data = tmp_path / "broker"
+    enrol(run, data, "car")
+    (data / "clients.json").write_text('{"car": "07"}')
+    said = _the_error(run("serve", "standalone", "--data", data, *PORTS))
+    assert f"{data / 'clients.json'}: the public key of client 'car' has 1 bytes" in said
+    (data / "standalone.json").write_text("{")
+    said = _the_error(run("serve", "standalone", "--data", data, *PORTS))
+    assert said.startswith(f"error: {data / 'standalone.json'}: ")
+    (tmp_path / "file").write_text("")
+    said = _the_error(run("serve", "standalone", "--data", tmp_path / "file", *PORTS))
+    assert "cannot be written" in said
+
+
+def test_an_enrolment_that_cannot_be_made_leaves_no_client(run: Run, tmp_path: Path) -> None:
+    data = tmp_path / "broker"
+    words = ["--data", data, "--out", tmp_path / "car.json"]
+    said = _the_error(run("client", "enrol", "c" * 256, *words))
+    assert "a client's id has 1 to 255 bytes" in said
+    said = _the_error(run("client", "enrol", "car", *words, "--x-km", "nan", "--y-km", "1"))
+    assert "x_km: must be a finite number" in said
+    for more in ([], ["car", "--id", "car"], ["car", "--site", "city"]):
+        assert run("client", "enrol", *more, *words).code == 2
+    assert not (data / "clients.json").exists()
+    assert not (tmp_path / "car.json").exists()
+
+
+def test_a_server_that_does_not_run_is_told(run: Run, tmp_path: Path) -> None:
+    data = tmp_path / "broker"
+    said = _the_error(run("status", "--data", data))
+    assert said.endswith(f"`nearcast serve standalone --data {data}` makes it")
+    enrol(run, data, "car")
+    place = json.loads((data / "standalone.json").read_text())
+    place["http_port"] = closed_port()
+    (data / "standalone.json").write_text(json.dumps(place))
+    assert f":{place['http_port']}/status does not answer" in _the_error(
+        run("status", "--data", data)
+    )
+
+
+def test_a_damaged_list_of_clients_does_not_stop_a_running_server(run: Run, tmp_path: Path) -> None:
+    data = tmp_path / "broker"
+    with serving(data, *PORTS) as server:
+        car = enrol(run, data, "car")
+        with SyncClient.connect(car, timeout_s=30) as client:
+            good = (data / "clients.json").read_text()
+            (data / "clients.json").write_text("{")
+            client.echo()
+            (data / "clients.json").write_text(good)
+            sign = enrol(run, data, "sign")
+            with SyncClient.connect(sign, timeout_s=30) as other:
+                other.echo()
+            until(lambda: ask(f"{server.said['http']}/status")["sessions"] == 1, "one is left")
