@@ -1,4 +1,4 @@
-"""The frames that a server handles for each message: Publish in, Notify and Published out.
+"""The frames of each message at a server: Publish and Received in, Notify and Published out.
 
 A Publish becomes a `Publication` without a stop in between. The body of a Notify is made once by
 the broker, travels to the homes of its receivers as it is, and each home adds only its time: the
@@ -21,8 +21,10 @@ from nearcast.wire.publication import Origin, Publication
 __all__ = [
     "NOTIFY",
     "PUBLISH",
+    "RECEIVED",
     "decode_notify",
     "decode_publication",
+    "decode_received",
     "encode_notify",
     "notify_frame",
     "published_frame",
@@ -33,12 +35,15 @@ PUBLISH = 5
 """Type of a Publish frame."""
 NOTIFY = 12
 """Type of a Notify frame."""
+RECEIVED = 13
+"""Type of a Received frame."""
 
 _LARGEST = 1 << 63
 _FURTHEST_KM = 1e9
 _NOTIFIED_TAG = 11 << 3
 _parse_publish = nearcast_pb2.Publish.FromString
 _parse_notify = nearcast_pb2.Notify.FromString
+_parse_received = nearcast_pb2.Received.FromString
 _Notify = nearcast_pb2.Notify
 _DIRECT, _ONCE = Origin.DIRECT, Origin.ONCE
 
@@ -78,6 +83,15 @@ def decode_publication(body: bytes, publisher: str, received_us: int) -> Publica
         oldest,
         received_us,
     )
+
+
+def decode_received(body: bytes) -> tuple[int, int, int]:
+    """Return what a Received says: highest counter, bitmap, counter up to which all arrived."""
+    try:
+        parsed = _parse_received(body)
+    except DecodeError:
+        raise Refused("malformed") from None
+    return parsed.highest, parsed.bitmap, parsed.through
 
 
 def encode_notify(notify: Notify) -> bytes:

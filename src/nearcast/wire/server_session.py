@@ -15,7 +15,6 @@ from nearcast.wire.messages import (
     TOKEN_BYTES,
     Heartbeat,
     Init,
-    Received,
     Redirect,
 )
 from nearcast.wire.settings import Address, RandomBytes, WireSettings
@@ -171,10 +170,9 @@ class ServerSession:
         sent = [mark_copy(frame) for flight in self._flights.values() for frame in flight.frames]
         return sent + [frame for frame in self.frames if _is_notification(frame)]
 
-    def on_received(self, received: Received) -> None:
-        """Forget the notifications that arrived."""
-        flights, highest, bitmap = self._flights, received.highest, received.bitmap
-        first, through = highest - REPLAY_WINDOW + 1, received.through
+    def on_received(self, highest: int, bitmap: int, through: int) -> None:
+        """Forget the notifications that arrived; see `Received`."""
+        flights, first = self._flights, highest - REPLAY_WINDOW + 1
         for counter in list(flights):
             if counter > highest:
                 break

@@ -22,7 +22,7 @@ from nearcast.wire.actions import (
 from nearcast.wire.codec import COPY, FRAME_BYTES, FRAME_LIMIT, Refused, decode_body, encode
 from nearcast.wire.framing import SEALED_OVERHEAD, Kind, read_header
 from nearcast.wire.handshake_gate import Authorise, CookieNeeded, HandshakeGate
-from nearcast.wire.hot_frames import PUBLISH, decode_publication
+from nearcast.wire.hot_frames import PUBLISH, RECEIVED, decode_publication, decode_received
 from nearcast.wire.messages import (
     TOKEN_BYTES,
     Busy,
@@ -34,7 +34,6 @@ from nearcast.wire.messages import (
     Message,
     Nack,
     Notify,
-    Received,
     Redirect,
     Report,
     Subscribe,
@@ -48,6 +47,8 @@ from nearcast.wire.settings import Address, RandomBytes, WireSettings
 __all__ = ["ServerSessions"]
 
 _MOST_MISSING = 0xFFFFFFFF
+_Content = Message | Publication | tuple[int, int, int]
+"""What a frame holds; a Received as its three numbers."""
 
 
 class ServerSessions:
@@ -156,18 +157,21 @@ class ServerSessions:
         for message in contents:
             if not session.is_open:
                 return  # closed by the message before
-            if isinstance(message, Publication):
+            if type(message) is Publication:
                 self._events.append(message)
                 continue
+            if type(message) is tuple:
+                session.on_received(*message)
+                continue
             try:
-                self._on_message(session, message, address, now)
+                self._on_message(session, message, address, now)  # type: ignore[arg-type]
             except Refused as refusal:
                 self.drops[refusal.reason] += 1
 
     @staticmethod
-    def _decode(payload: bytes, client: str, now_us: int) -> list[Message | Publication]:
+    def _decode(payload: bytes, client: str, now_us: int) -> list[_Content]:
         """Return what a datagram holds, whole or not at all; unknown types are passed over."""
-        found: list[Message | Publication] = []
+        found: list[_Content] = []
         start, frames, size = 0, 0, len(payload)
         while start < size and payload[start]:
             frames += 1
@@ -180,6 +184,8 @@ class ServerSessions:
             number = payload[start] & ~COPY
             if number == PUBLISH:
                 found.append(decode_publication(payload[body:end], client, now_us))
+            elif number == RECEIVED:
+                found.append(decode_received(payload[body:end]))
             else:
                 message = decode_body(number, payload[body:end])
                 if message is not None:
@@ -206,8 +212,6 @@ class ServerSessions:
             case Report():
                 self._events.append(Deliver(session.client, message))
                 self._queue(session, session.redirect or Heartbeat())
-            case Received():
-                session.on_received(message)
             case Heartbeat(answer=True):
                 session.on_answer(address, message.token)
                 self._mark(session)  # what waited for a proved address

@@ -1,0 +1,248 @@
+"""Parts of a server alone: each with fakes for what is around it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import pytest
+
+from nearcast.broker.actions import Ack, Nack
+from nearcast.broker.audiences import OutgoingNotification, Recipients
+from nearcast.broker.broker import Broker
+from nearcast.broker.topic_settings import TopicSettings
+from nearcast.server.delivery import Delivery
+from nearcast.server.effects import Effects
+from nearcast.server.home_clients import HomeClients
+from nearcast.server.log_rows import NotificationRow
+from nearcast.server.mesh_messages import (
+    Forward,
+    ForwardAck,
+    ForwardNack,
+    MeshMessage,
+    Notices,
+    Subscribers,
+    SubscribersKnown,
+    encode_mesh,
+)
+from nearcast.server.peer_channel import Frame, decode_frame, encode_frame
+from nearcast.server.peer_channels import PeerChannels
+from nearcast.server.peers import Peers
+from nearcast.server.router import Router
+from nearcast.server.server_settings import EdgeSettings
+from nearcast.server.stream_targets import Capacity, StreamTargets
+from nearcast.server.subscribers import SubscriberDirectory
+from nearcast.server.subscriptions import Subscriptions
+from nearcast.wire.hot_frames import decode_notify
+from nearcast.wire.messages import Notify
+from nearcast.wire.publication import Origin, Publication
+
+NOW = 1_700_000_000.0
+
+
+class Surroundings:
+    """Peers that note what is said to them."""
+
+    def __init__(self, *others: str) -> None:
+        self.effects = Effects()
+        self.peers = Peers("e1", "manager", PeerChannels(1), self.effects)
+        self.peers.learn(("e1", *others))
+
+    def said(self) -> list[tuple[str, MeshMessage]]:
+        from nearcast.server.mesh_messages import decode_mesh
+
+        found = []
+        for server, data in self.peers.poll(NOW):
+            frame = decode_frame(data)
+            assert frame is not None
+            found += [(server, decode_mesh(one)) for one in frame.messages]
+        return found
+
+    def hear(self, server: str, message: MeshMessage) -> None:
+        self.peers.dispatch(server, [encode_mesh(message)], NOW)
+
+
+class Publishers:
+    """Notes what publishers are told."""
+
+    def __init__(self) -> None:
+        self.told: list[tuple[object, ...]] = []
+
+    def acknowledge(self, client: str, topic: str, epoch: int, up_to: int) -> None:
+        self.told.append(("ack", client, topic, epoch, up_to))
+
+    def nack(self, client: str, topic: str, epoch: int, expected: int, missing: int = 1) -> None:
+        self.told.append(("nack", client, topic, epoch, expected, missing))
+
+    def busy(self, client: str, retry_after_s: float, topic: str = "") -> None:
+        self.told.append(("busy", client, topic))
+
+
+class Clients:
+    """Notes notifications; only some clients have a session."""
+
+    def __init__(self, *present: str) -> None:
+        self.present = present
+        self.told: list[tuple[str, bytes]] = []
+
+    def check_notification(self, frame: bytes) -> None:
+        pass
+
+    def notify_all(self, clients: Iterable[str], frame: bytes, left_out: str) -> list[str]:
+        wanted = [one for one in clients if one != left_out]
+        self.told += [(one, frame) for one in wanted if one in self.present]
+        return [one for one in wanted if one not in self.present]
+
+
+def publication(publisher: str = "car", sequence: int = 1, topic: str = "t") -> Publication:
+    return Publication(topic, publisher, 1, sequence, 1, 2, 0.0, 0.0, b"x", oldest=1)
+
+
+def router(around: Surroundings, publishers: Publishers, cloud: str = "cloud") -> Router:
+    broker = Broker(SubscriberDirectory(), lambda: NOW)
+    broker.add_topic(TopicSettings("t", 10))
+    targets = StreamTargets("e1", Capacity(0.0, 0.0) if cloud else Capacity(), 10)
+    targets._cloud = cloud
+    return Router(
+        around.peers,
+        broker,
+        targets,
+        around.effects,
+        publishers,
+        lambda topic: None,
+        lambda now: True,
+        0.2,
+    )
+
+
+def test_a_router_forwards_what_another_server_processes_in_one_message_per_topic() -> None:
+    around, publishers = Surroundings("cloud"), Publishers()
+    made = router(around, publishers)
+    for sequence in (1, 2):
+        made.route(publication(sequence=sequence), NOW)
+    assert around.said() == []
+    made.flush()
+    ((server, message),) = around.said()
+    assert server == "cloud"
+    assert isinstance(message, Forward)
+    assert (message.topic, len(message.records), message.oldest) == ("t", 2, (1, 1))
+    around.hear("cloud", ForwardAck("t", "car", 1, 2))
+    around.hear("cloud", ForwardNack("t", "car", 1, 3, 4))
+    assert publishers.told == [("ack", "car", "t", 1, 2), ("nack", "car", "t", 1, 3, 4)]
+    around.hear("cloud", ForwardAck("t", "nobody", 1, 2))
+    assert around.effects.counts["mesh_refused"] == 1
+
+
+def test_a_router_answers_where_a_publication_came_from() -> None:
+    around, publishers = Surroundings("e2"), Publishers()
+    made = router(around, publishers, cloud="")
+    made.acknowledge(Ack("t", "car", 1, 5))
+    made.ask_again(Nack("t", "car", 1, ((3, 4),)))
+    made.refuse_for_now(publication(), None)
+    once = publication()
+    once.origin = Origin.ONCE
+    made.refuse_for_now(once, None)  # its publisher would not repeat it
+    assert publishers.told == [
+        ("ack", "car", "t", 1, 5),
+        ("nack", "car", "t", 1, 3, 2),
+        ("busy", "car", "t"),
+    ]
+    made.acknowledge(Ack("t", "car", 1, 5, "e2"))
+    assert around.said() == [("e2", ForwardAck("t", "car", 1, 5))]
+
+
+def test_a_delivery_packs_notifications_per_home_and_passes_on_what_it_cannot_bring() -> None:
+    around, clients = Surroundings("e2"), Clients("a", "b")
+    directory = SubscriberDirectory()
+    for home, names in (("e1", "ab"), ("e2", "cd"), ("e1", "x")):
+        some = tuple((name, 0.0, 0.0) for name in names)
+        directory.on_subscribers(home, Subscribers("t", some, complete=False))
+    passed: list[str] = []
+    made = Delivery(
+        around.peers,
+        directory,
+        around.effects,
+        lambda: NOW,
+        clients,
+        lambda client, frames, now: passed.append(client),
+    )
+    notify = Notify("t", "b", 1, 7, True, 0, b"hello", 1, 2, 3)
+    made.send([OutgoingNotification(notify, directory.everyone("t"), "b", False)] * 2)
+    assert [client for client, _ in clients.told] == ["a", "a"]  # b caused it
+    assert passed == ["x", "x"]
+    made.flush()
+    ((server, notices),) = around.said()
+    assert server == "e2"
+    assert isinstance(notices, Notices)
+    assert [one.clients for one in notices.notices] == [("c", "d")] * 2
+    assert decode_notify(notices.notices[0].body).payload == b"hello"
+    rows = [NotificationRow(*row) for row in around.effects.out.notifications]  # type: ignore[arg-type]
+    assert [row.clients for row in rows] == [("a",)] * 2
+
+
+def test_without_clients_a_delivery_counts_what_comes_for_them() -> None:
+    around = Surroundings()
+    directory = SubscriberDirectory()
+    made = Delivery(around.peers, directory, around.effects, lambda: NOW, None, lambda *_: None)
+    recipients = Recipients(("a",), {"e1": ("a",)})
+    notify = Notify("t", "b", 1, 7, True, 0, b"hello")
+    made.send([OutgoingNotification(notify, recipients, "", False)])
+    assert around.effects.counts["notifications_undelivered"] == 1
+
+
+@pytest.mark.parametrize("order", [("e2", "e3"), ("e3", "e2")])
+def test_a_subscription_is_confirmed_when_all_servers_have_answered(
+    order: tuple[str, str],
+) -> None:
+    around = Surroundings("e2", "e3")
+    confirmed: list[tuple[str, int, bool]] = []
+    made = Subscriptions(
+        around.peers,
+        HomeClients(),
+        SubscriberDirectory(),
+        lambda topic: ["e2"],
+        lambda *told: confirmed.append(told),
+        EdgeSettings(),
+    )
+    made.subscribe("car", 1, "t", NOW)
+    made.subscribe("car", 2, "t", NOW)  # repeated with another number: one request to servers
+    asked = dict(around.said())
+    assert set(asked) == {"e2", "e3"}
+    requests = {m.request for m in asked.values() if isinstance(m, Subscribers)}
+    assert requests == {1}
+    around.hear(order[0], SubscribersKnown(1))
+    assert confirmed == []
+    around.hear(order[1], SubscribersKnown(1))
+    assert confirmed == [("car", 2, True)]
+    made.subscribe("car", 3, "t", NOW)  # known by now: no need to wait
+    assert confirmed[1:] == [("car", 3, True)]
+
+
+def test_a_subscription_waits_longer_for_a_broker_than_for_others() -> None:
+    around = Surroundings("e2", "e3")
+    confirmed: list[str] = []
+    made = Subscriptions(
+        around.peers,
+        HomeClients(),
+        SubscriberDirectory(),
+        lambda topic: ["e2"],
+        lambda client, request, accepted: confirmed.append(client),
+        EdgeSettings(broker_answers_s=5.0, server_answers_s=1.0),
+    )
+    made.subscribe("car", 1, "t", NOW)
+    made.subscribe("bus", 1, "t", NOW)
+    around.hear("e2", SubscribersKnown(1))
+    made.expire(NOW + 1.0)
+    assert confirmed == ["car"]
+    made.expire(NOW + 4.9)
+    assert confirmed == ["car"]
+    made.expire(NOW + 5.0)
+    assert confirmed == ["car", "bus"]
+
+
+def test_only_servers_that_the_orders_name_and_the_manager_are_heard() -> None:
+    around = Surroundings("e2")
+    frame = encode_frame(Frame(1, False, 1, 1, [b"x"], 0, 0))
+    assert around.peers.receive("nobody", frame, NOW) == ([], [])
+    assert around.peers.receive("e2", frame, NOW) == (["e2"], [b"x"])
+    assert around.peers.receive("manager", frame, NOW) == (["manager"], [b"x"])
+    assert around.effects.counts["mesh_rejected_unknown_server"] == 1
