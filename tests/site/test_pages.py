@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
@@ -15,11 +18,16 @@ from click.testing import CliRunner
 
 from nearcast.cli.client import client
 from nearcast.cli.processors import processors
+from nearcast.cli.serve import serve
 from nearcast.cli.serve_standalone import standalone
+from nearcast.cli.status import status
 from nearcast.cli.up import up
+from nearcast.domain.scenario_files import read_scenario
+from nearcast.site.layout import lay_out_site
 from nearcast.site.standalone_folder import StandaloneFolder, StandalonePlace
 from nearcast.wire.noise import public_key
-from small_site.making import until
+from shown_commands import in_help, in_pages, with_verb
+from small_site.making import quick, until, write_small_scenario
 
 ROOT = Path(__file__).parents[2]
 SDK = (ROOT / "docs" / "sdk.md").read_text()
@@ -62,7 +70,7 @@ class Shell:
 
     def start(self, command: str) -> subprocess.Popen[str]:
         return subprocess.Popen(
-            ["bash", "-c", f"exec {command}"],
+            ["bash", "-c", command],
             cwd=self.folder,
             env=self._environment,
             stdout=subprocess.PIPE,
@@ -87,6 +95,23 @@ class Shell:
     def type(self, command: str) -> str:
         return self.run("bash", "-c", command)
 
+    @contextmanager
+    def running(self, *lines: str) -> Iterator[list[subprocess.Popen[str]]]:
+        """Programs that run until the end of the block, and must end well then."""
+        with ExitStack() as stack:
+            programs = [stack.enter_context(self.start(line)) for line in lines]
+            try:
+                yield programs
+            finally:
+                for program in programs:
+                    program.send_signal(signal.SIGINT)
+                ended = [(one.communicate(timeout=60), one.returncode) for one in programs]
+            assert [code for _, code in ended] == [0] * len(ended), ended
+
+    def wait_until_up(self, running: subprocess.Popen[str]) -> None:
+        last = self.folder / "city" / "site" / "clients" / "29.json"
+        until(lambda: last.exists() or running.poll() is not None, "the site is up", 60)
+
     def check_heard(self, expected: str, subscribe: str, others: list[str]) -> None:
         """Check that a subscriber prints something because of other commands."""
         with self.start(subscribe) as listener:
@@ -107,17 +132,12 @@ def shell(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shell]:
     """A folder with a city whose site runs."""
     shell = Shell(tmp_path_factory.mktemp("user"))
     shell.type(START)
-    with shell.start(UP) as running:
-        try:
-            last = shell.folder / "city" / "site" / "clients" / "29.json"
-            until(lambda: last.exists() or running.poll() is not None, "the site is up", 60)
-            said = "".join(map(shell.type, blocks(SDK, "sh")[1].splitlines()))
-            # the examples would prove less with both clients at one server
-            assert len(set(re.findall(r"home is (127\.0\.0\.1:\d+)", said))) == 2
-            yield shell
-        finally:
-            running.send_signal(signal.SIGINT)
-            running.communicate(timeout=60)
+    with shell.running(UP) as (running,):
+        shell.wait_until_up(running)
+        said = "".join(map(shell.type, blocks(SDK, "sh")[1].splitlines()))
+        # the examples would prove less with both clients at one server
+        assert len(set(re.findall(r"home is (127\.0\.0\.1:\d+)", said))) == 2
+        yield shell
 
 
 def test_all_pages_start_the_same_site() -> None:
@@ -125,6 +145,19 @@ def test_all_pages_start_the_same_site() -> None:
     assert block_with(SITE, START) == [START, UP]
     shown = CliRunner().invoke(up, ["--help"], terminal_width=200).output
     assert commands(shown)[:2] == [START, UP]
+
+
+def test_no_command_of_a_site_is_left_out() -> None:
+    run_here = [START, UP, *(line for block in blocks(SDK, "sh") for line in block.splitlines())]
+    run_here += block_with(SITE, "nearcast status city") + block_with(SITE, "serve manager")
+    run_here += block_with(SITE, "IceWarning") + block_with(README, UP)
+    run_here += block_with(SITE, "serve standalone") + block_with(SITE, "--data broker --out")
+    run_here += block_with(SITE, "nearcast processors")
+    in_texts = ("up", "client", "client enrol", "serve", "serve standalone", "status")
+    run_here += [line for verb in in_texts for line in in_help()[verb]]
+    known = {line.partition(" #")[0].strip() for line in run_here}
+    shown = [*in_pages(), *(line for lines in in_help().values() for line in lines)]
+    assert set(with_verb(shown, "up", "status", "client", "serve", "processors")) <= known
 
 
 def test_the_programs_of_the_sdk_page_print_what_they_say(shell: Shell) -> None:
@@ -173,7 +206,7 @@ def test_a_broker_is_tried_in_one_minute(tmp_path: Path, source: str) -> None:
             assert running.stdout is not None
             said = [running.stdout.readline().strip() for _ in range(8)]
             assert said[3:7] == [*enrol, listen, publish]
-            for command in enrol:
+            for command in (*enrol, *in_help()["client enrol"]):
                 shell.type(command)
             shell.check_heard('"payload": "hello"', listen, [publish])
             assert "standalone" in shell.type(status)
@@ -202,3 +235,56 @@ def test_the_commands_of_the_help_texts_work_together(shell: Shell) -> None:
     *enrol, listen, publish = commands(shown)
     assert enrol == blocks(SDK, "sh")[1].splitlines()
     shell.check_heard('"payload": "ice"', listen, [publish])
+
+
+def test_the_example_programs_run_as_they_say(shell: Shell) -> None:
+    shutil.copytree(ROOT / "examples", shell.folder / "examples")
+    listen, publish = (
+        re.findall(r"^python examples.*$", (ROOT / "examples" / name).read_text(), re.M)[0]
+        for name in ("sdk_subscribe.py", "sdk_publish.py")
+    )
+    with shell.start(listen) as listener:
+        assert listener.stdout is not None
+        assert listener.stdout.readline() == "listening to traffic/north\n"
+        assert shell.type(publish).count("is safe") == 5
+        assert listener.stdout.read().count("car: ") == 5
+
+
+def test_a_site_of_separate_programs_starts_as_the_page_says(tmp_path: Path) -> None:
+    scenario = write_small_scenario(tmp_path / "small", clients=["car"], topics=["road"])
+    site = lay_out_site(read_scenario(scenario), scenario, tmp_path / "site", quick(scenario))
+    lines, (key_line,) = block_with(SITE, "serve manager"), block_with(SITE, "public_key")
+    assert {line.split()[2] for line in lines} >= {"manager", "cloud", "edge"}
+    shown = CliRunner().invoke(serve, ["--help"], terminal_width=200).output
+    assert set(commands(shown)) <= {*lines, *block_with(SITE, "serve standalone")}
+    said = Shell(site.folder / "keys").type(key_line)
+    private_key = bytes.fromhex((site.folder / "keys" / "e1.key").read_text())
+    assert said.strip() == public_key(private_key).hex()
+    shown = CliRunner().invoke(status, ["--help"], terminal_width=200).output
+    (ask,) = (line for line in commands(shown) if "--manager" in line)
+    # the port of the help text may be somebody else's here
+    ask = ask.replace(":8000", f":{site.place('manager').http_port}")
+    shell = Shell(site.folder / "config")
+    with shell.running(*lines) as programs:
+
+        def is_up() -> bool:
+            assert all(program.poll() is None for program in programs)
+            with shell.start(ask) as asked:
+                said, _ = asked.communicate(timeout=60)
+            return asked.returncode == 0 and json.loads(said)["counts"]["servers_up"] == 2
+
+        until(is_up, "both servers are up", 60)
+
+
+def test_the_processor_of_the_page_runs_as_it_says(tmp_path: Path) -> None:
+    shell = Shell(tmp_path)
+    (source,), (line,) = blocks(SITE, "python"), block_with(SITE, "IceWarning")
+    (tmp_path / "ice.py").write_text(source)
+    shell.type(START)
+    with shell.running(line) as (running,):
+        shell.wait_until_up(running)
+        for enrol in blocks(SDK, "sh")[1].splitlines():
+            shell.type(enrol)
+        publish = "nearcast client publish --credentials car.json --topic 1 --message "
+        listen = "nearcast client subscribe --credentials sign.json --topic 1 --count 1"
+        shell.check_heard('"payload": "ice ahead"', listen, [publish + "sun", publish + "ice"])

@@ -102,7 +102,7 @@ def standalone(
     import logging
 
     from nearcast.runtime.logs import start_logging
-    from nearcast.site.standalone import StandaloneOptions, serve_standalone
+    from nearcast.site.standalone import StandaloneSettings, serve_standalone
     from nearcast.site.standalone_folder import StandaloneFolder
 
     rules = rules_for_site(processors_for, processor, processor_options, notify_after_sync)
@@ -126,7 +126,7 @@ def standalone(
                 err=True,
             )
 
-    options = StandaloneOptions(
+    options = StandaloneSettings(
         host, public_host, port, http_port, rules, inline, session_limit, server
     )
     with exit_for_restart():

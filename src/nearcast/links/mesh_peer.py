@@ -35,7 +35,7 @@ class MeshIdentity:
 
 
 class MeshPeer:
-    """One known server; the owner of its connections. Lives in a running event loop.
+    """One known server; the owner of its connections. Needs a running event loop.
 
     Parameters
     ----------

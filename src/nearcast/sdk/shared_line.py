@@ -25,7 +25,7 @@ _SHARES: dict[asyncio.AbstractEventLoop, _Share] = {}
 
 
 def borrow_line(loop: asyncio.AbstractEventLoop, user: object) -> DelayLine[Held]:
-    """Return the loop's line; it lives until its last user returns it."""
+    """Return the loop's line; it is closed when its last user returns it."""
     share = _SHARES.get(loop)
     if share is None:
         share = _SHARES[loop] = _Share(DelayLine(loop, _hand_over))

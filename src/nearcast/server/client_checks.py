@@ -1,4 +1,4 @@
-"""What a client may be called, whoever enrols it."""
+"""Checks of a client's id and key when it is enrolled."""
 
 from __future__ import annotations
 

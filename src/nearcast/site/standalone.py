@@ -27,7 +27,7 @@ from nearcast.site.standalone_folder import StandaloneFolder, StandalonePlace
 from nearcast.wire.noise import public_key
 from nearcast.wire.settings import WireSettings
 
-__all__ = ["StandaloneOptions", "serve_standalone"]
+__all__ = ["StandaloneSettings", "serve_standalone"]
 
 _log = logging.getLogger(__name__)
 _LOOK_S = 0.25
@@ -35,7 +35,7 @@ _LOOK_S = 0.25
 
 
 @dataclass(frozen=True, slots=True)
-class StandaloneOptions:
+class StandaloneSettings:
     """How a standalone server runs; what is None stays as it was at the last start."""
 
     host: str | None = None
@@ -53,7 +53,7 @@ class StandaloneOptions:
 
 def serve_standalone(
     folder: StandaloneFolder,
-    options: StandaloneOptions,
+    options: StandaloneSettings,
     on_ready: Callable[[StandalonePlace], None],
     parent_fd: int | None = None,
 ) -> None:
@@ -131,7 +131,7 @@ class LocalOrders:
 
 async def _run(
     folder: StandaloneFolder,
-    options: StandaloneOptions,
+    options: StandaloneSettings,
     on_ready: Callable[[StandalonePlace], None],
     stop: asyncio.Event,
 ) -> None:
@@ -159,7 +159,7 @@ async def _run(
 
 
 def _wanted_place(
-    folder: StandaloneFolder, options: StandaloneOptions, key: str
+    folder: StandaloneFolder, options: StandaloneSettings, key: str
 ) -> StandalonePlace:
     """Return where the server listened before, with what the options say otherwise."""
     before = folder.place() if folder.has_place() else StandalonePlace(key)
@@ -178,7 +178,7 @@ def _wanted_place(
 
 
 def _config(
-    folder: StandaloneFolder, place: StandalonePlace, options: StandaloneOptions
+    folder: StandaloneFolder, place: StandalonePlace, options: StandaloneSettings
 ) -> ServerConfig:
     wire = ONE_ADDRESS if _is_loopback(place.host) else WireSettings()
     if options.session_limit is not None:

@@ -7,7 +7,7 @@
     clients.json        public keys of the enrolled clients, by name
     orders.msgpack, spool/, log/    as in the data folder of any edge server
 
-Whoever may write to the folder may enrol clients; the server need not run.
+Each user who may write to the folder may enrol clients; the server need not run.
 """
 
 from __future__ import annotations
