@@ -28,6 +28,9 @@ def test_a_replay_window_is_a_set_of_the_latest_numbers(numbers: list[int], size
             window.mark(number)
             seen.add(number)
         top = max(seen)
+        known = range(max(0, top - size + 1), top + 1)
+        missing = [one for one in known if one not in seen]
+        assert window.through == min(missing, default=top + 1) - 1
         assert [window.bitmap >> age & 1 for age in range(size)] == [
             top - age in seen for age in range(size)
         ]

@@ -61,12 +61,12 @@ class Subscriptions:
 
     def subscribe(self, client: str, request: int, topic: str, now: float) -> None:
         """Note a subscription; it is confirmed when all servers concerned know it."""
+        is_known = topic in self._clients.topics(client)
+        self._clients.subscribe(client, topic)  # also when it is asked for again: it is wanted
         number = self._number_of.get((client, topic))
         if number is not None:
-            self._unconfirmed[number].request = request  # asked again, meanwhile
+            self._unconfirmed[number].request = request
             return
-        is_known = topic in self._clients.topics(client)
-        self._clients.subscribe(client, topic)
         settings, brokers = self._settings, set(self._brokers_of(topic))
         waits_for = {
             server: now

@@ -112,7 +112,7 @@ class ClientLink:
             return None
         self.receipt_due, self._receipts = _NEVER, 0
         window = self.channel.window
-        return Received(window.highest, window.bitmap & _RECEIPT_BITS, max(0, window.through))
+        return Received(window.highest, window.bitmap & _RECEIPT_BITS, window.through + 1)
 
     def seal(self, frames: Iterable[bytes]) -> list[SendDatagram]:
         """Return the datagrams that hold these frames; fewer when the counters are used up."""

@@ -86,12 +86,12 @@ def decode_publication(body: bytes, publisher: str, received_us: int) -> Publica
 
 
 def decode_received(body: bytes) -> tuple[int, int, int]:
-    """Return what a Received says: highest counter, bitmap, counter up to which all arrived."""
+    """Return what a Received says: highest counter, bitmap, counter below which all arrived."""
     try:
         parsed = _parse_received(body)
     except DecodeError:
         raise Refused("malformed") from None
-    return parsed.highest, parsed.bitmap, parsed.through
+    return parsed.highest, parsed.bitmap, parsed.all_below
 
 
 def encode_notify(notify: Notify) -> bytes:

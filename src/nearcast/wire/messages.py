@@ -172,8 +172,8 @@ class Received(msgspec.Struct, frozen=True, gc=False):
 
     highest: int
     bitmap: int
-    through: int = 0
-    """All up to here arrived, as far as they are among the last 1,024 up to the highest."""
+    all_below: int = 0
+    """All below this one arrived, as far as they are among the last 1,024 up to the highest."""
 
 
 class Redirect(msgspec.Struct, frozen=True, gc=False):

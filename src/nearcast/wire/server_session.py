@@ -170,14 +170,14 @@ class ServerSession:
         sent = [mark_copy(frame) for flight in self._flights.values() for frame in flight.frames]
         return sent + [frame for frame in self.frames if _is_notification(frame)]
 
-    def on_received(self, highest: int, bitmap: int, through: int) -> None:
+    def on_received(self, highest: int, bitmap: int, all_below: int) -> None:
         """Forget the notifications that arrived; see `Received`."""
         flights, first = self._flights, highest - REPLAY_WINDOW + 1
         for counter in list(flights):
             if counter > highest:
                 break
             age = highest - counter
-            if first <= counter <= through or (age < 64 and bitmap >> age & 1):
+            if first <= counter < all_below or (age < 64 and bitmap >> age & 1):
                 del flights[counter]
 
     @property

@@ -163,14 +163,14 @@ class Notify(_message.Message):
     def __init__(self, topic: _Optional[str] = ..., publisher: _Optional[str] = ..., epoch: _Optional[int] = ..., sequence: _Optional[int] = ..., durable: _Optional[bool] = ..., part: _Optional[int] = ..., payload: _Optional[bytes] = ..., published_us: _Optional[int] = ..., received_us: _Optional[int] = ..., processed_us: _Optional[int] = ..., notified_us: _Optional[int] = ..., processing_us: _Optional[int] = ...) -> None: ...
 
 class Received(_message.Message):
-    __slots__ = ("highest", "bitmap", "through")
+    __slots__ = ("highest", "bitmap", "all_below")
     HIGHEST_FIELD_NUMBER: _ClassVar[int]
     BITMAP_FIELD_NUMBER: _ClassVar[int]
-    THROUGH_FIELD_NUMBER: _ClassVar[int]
+    ALL_BELOW_FIELD_NUMBER: _ClassVar[int]
     highest: int
     bitmap: int
-    through: int
-    def __init__(self, highest: _Optional[int] = ..., bitmap: _Optional[int] = ..., through: _Optional[int] = ...) -> None: ...
+    all_below: int
+    def __init__(self, highest: _Optional[int] = ..., bitmap: _Optional[int] = ..., all_below: _Optional[int] = ...) -> None: ...
 
 class Redirect(_message.Message):
     __slots__ = ("host", "port", "server_key")
