@@ -152,6 +152,17 @@ def test_topics_have_the_processors_of_their_patterns(run: Run, tmp_path: Path) 
         assert metrics_of(server.http_port)["nearcast_processor_malformed_total"][""] == 1
 
 
+def test_what_options_leave_out_stays_as_at_the_last_start(tmp_path: Path) -> None:
+    data = tmp_path / "broker"
+    names = ["--host", "localhost", "--public-host", "broker.example", "--id", "e1"]
+    with serving(data, *PORTS, *names) as server:
+        assert server.said["address"].startswith("broker.example:")
+        server.stop()
+    with serving(data) as again:
+        assert again.said | {"pid": 0} == server.said | {"pid": 0}
+        assert ask(f"{again.said['http']}/status")["server"] == "e1"
+
+
 def test_status_shows_a_standalone_server(run: Run, tmp_path: Path) -> None:
     data = tmp_path / "broker"
     with serving(data, *PORTS) as server:

@@ -90,7 +90,8 @@ class StandaloneFolder:
 
     def save_place(self, place: StandalonePlace) -> None:
         """Write where the server listens."""
-        self._write(self._place_file, msgspec.json.encode(place))
+        with self.locked("files.lock", wait=True):
+            self._write(self._place_file, msgspec.json.encode(place))
 
     def clients(self) -> dict[str, bytes]:
         """Return the public keys of the enrolled clients.
@@ -133,15 +134,15 @@ class StandaloneFolder:
         OutputError
             When the folder cannot be written.
         """
-        key = public_key(self.make_key())
-        if not self.has_place():
-            self.save_place(StandalonePlace(key.hex()))
-        place = self.place()
-        home = Home((place.public_host, place.port), key)
-        made = [Credentials(name, new_private_key(), home, x_km, y_km) for name in names]
-        for one in made:
-            check_client(one.client, one.public_key)
         with self.locked("files.lock", wait=True):
+            key = public_key(make_key(self.key_file))
+            if not self.has_place():
+                self._write(self._place_file, msgspec.json.encode(StandalonePlace(key.hex())))
+            place = self.place()
+            home = Home((place.public_host, place.port), key)
+            made = [Credentials(name, new_private_key(), home, x_km, y_km) for name in names]
+            for one in made:
+                check_client(one.client, one.public_key)
             keys = self.clients() | {one.client: one.public_key for one in made}
             text = msgspec.json.encode({client: one.hex() for client, one in keys.items()})
             self._write(self._clients_file, text)
