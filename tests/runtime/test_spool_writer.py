@@ -141,11 +141,11 @@ def test_what_comes_during_a_sync_is_committed_in_one_round_after_it() -> None:
         await shop.writer.start()
         disk.gate.clear()
         disk.at_gate.clear()
-        shop.writer.append(group(1))
+        shop.writer.append_all([group(1)])
         await asyncio.to_thread(disk.at_gate.wait, 60)
         now[0] = 103.0
         for ticket in range(2, 7):
-            shop.writer.append(group(ticket))
+            shop.writer.append_all([group(ticket)])
         assert shop.writer.uncommitted == 6
         assert shop.writer.oldest_wait_s() == 3.0
         assert shop.writer.oldest_wait_s(105.0) == 5.0
@@ -169,13 +169,13 @@ def test_after_a_round_of_several_groups_the_next_one_gathers() -> None:
         shop = Shop(disk, gather_s=3600.0)
         await shop.writer.start()
         for ticket in (1, 2):  # one by one: nobody waits
-            shop.writer.append(group(ticket))
+            shop.writer.append_all([group(ticket)])
             await shop.until(lambda ticket=ticket: shop.tickets[-1:] == [ticket])  # type: ignore[misc]
         for ticket in (3, 4):
-            shop.writer.append(group(ticket))
+            shop.writer.append_all([group(ticket)])
         await shop.until(lambda: len(shop.tickets) == 4)
         for ticket in (5, 6):
-            shop.writer.append(group(ticket))
+            shop.writer.append_all([group(ticket)])
             await asyncio.sleep(0)
         await shop.writer.close()  # which does not wait for an hour
         assert shop.rounds == [[1], [2], [3, 4], [5, 6]]
@@ -191,7 +191,7 @@ def test_a_disk_that_stands_still_does_not_stop_the_server() -> None:
         disk.gate.clear()
         large = bytes(100_000)
         for ticket in range(100):  # far more than the socket takes
-            shop.writer.append(Group(ticket, (TopicChange("t", (large,), live=1),)))
+            shop.writer.append_all([Group(ticket, (TopicChange("t", (large,), live=1),))])
             await asyncio.sleep(0)
         assert (shop.writer.uncommitted, shop.rounds) == (100, [])
         assert shop.writer._helper.link.unsent_bytes > 0
@@ -206,7 +206,7 @@ def test_the_groups_of_a_pass_follow_those_before_them() -> None:
     async def main() -> None:
         shop = Shop(FakeDisk(seed=9))
         await shop.writer.start()
-        shop.writer.append(group(1))
+        shop.writer.append_all([group(1)])
         shop.writer.append_all([group(2), group(3)])
         shop.writer.append_all([group(4)])
         assert shop.writer.uncommitted == 4
@@ -222,7 +222,7 @@ def test_close_commits_what_is_queued_and_tells_it() -> None:
         shop = Shop(disk)
         await shop.writer.start()
         for ticket in range(100):
-            shop.writer.append(group(ticket))
+            shop.writer.append_all([group(ticket)])
         await shop.writer.close()
         await shop.writer.close()
         assert (shop.tickets, shop.lost) == (list(range(100)), [])
@@ -236,12 +236,12 @@ def test_a_full_disk_is_told_and_tried_until_there_is_room() -> None:
         disk = FakeDisk(seed=3)
         shop = Shop(disk)
         await shop.writer.start()
-        shop.writer.append(group(1))
+        shop.writer.append_all([group(1)])
         await shop.until(lambda: shop.tickets == [1])
         for _ in range(3):
             disk.fail("write", errno.ENOSPC)
-        shop.writer.append(group(2))
-        shop.writer.append(group(3))
+        shop.writer.append_all([group(2)])
+        shop.writer.append_all([group(3)])
         await shop.until(lambda: len(shop.tickets) == 3)
         assert not shop.writer.is_full
         assert shop.lost == []
@@ -258,7 +258,7 @@ def test_a_disk_that_stays_full_does_not_hold_up_the_end() -> None:
         await shop.writer.start()
         for _ in range(10_000):
             disk.fail("write", errno.ENOSPC)
-        shop.writer.append(group(1))
+        shop.writer.append_all([group(1)])
         await shop.writer.close()
         assert shop.writer.is_full
         assert (shop.tickets, shop.lost, shop.writer.uncommitted) == ([], [], 1)
@@ -272,13 +272,13 @@ def test_a_failed_write_or_sync_ends_it_and_acknowledges_nothing(operation: str)
         disk = FakeDisk(seed=5)
         shop = Shop(disk)
         await shop.writer.start()
-        shop.writer.append(group(1))
+        shop.writer.append_all([group(1)])
         await shop.until(lambda: shop.tickets == [1])
         disk.fail("write" if operation == "write" else "sync", errno.EIO)
-        shop.writer.append(group(2))
+        shop.writer.append_all([group(2)])
         await shop.until(lambda: shop.lost != [])
         assert isinstance(shop.lost[0], SpoolLostError)
-        shop.writer.append(group(3))  # the server is on its way out, and need not know
+        shop.writer.append_all([group(3)])  # the server is on its way out, and need not know
         await shop.writer.close()
         assert (shop.tickets, len(shop.lost)) == ([1], 1)
         assert b"1" in records_on(disk)
@@ -291,7 +291,7 @@ def test_it_makes_a_spare_at_once_and_seals_when_nothing_happens() -> None:
         disk = GatedDisk()
         shop = Shop(disk)
         await shop.writer.start()
-        shop.writer.append(group(1))
+        shop.writer.append_all([group(1)])
         # of the new segment, of the round, and one that nobody asked for: the seal
         for _ in range(3):
             assert await asyncio.to_thread(disk.synced.acquire, timeout=60)
@@ -310,7 +310,7 @@ def test_a_process_recovers_what_another_one_wrote(tmp_path: Path) -> None:
         assert (await first.writer.start()).state.topics == {}
         records = tuple(large + str(number).encode() for number in range(5_000))
         change = TopicChange("t", records, len(records), positions, b"state")
-        first.writer.append(Group(7, (change, TopicChange("u", (b"one",), 1))))
+        first.writer.append_all([Group(7, (change, TopicChange("u", (b"one",), 1)))])
         await first.writer.close()
         assert first.rounds == [[7]]
         second = Shop(tmp_path)
@@ -342,7 +342,7 @@ def test_a_process_that_is_killed_is_the_end_of_the_spool(tmp_path: Path) -> Non
         await shop.writer.start()
         os.kill(shop.writer._helper.pid, signal.SIGKILL)  # type: ignore[attr-defined]
         await shop.until(lambda: shop.lost != [])
-        shop.writer.append(group(1))
+        shop.writer.append_all([group(1)])
         await shop.writer.close()
         assert isinstance(shop.lost[0], SpoolLostError)
         assert shop.tickets == []
@@ -360,7 +360,7 @@ async def main():
     writer = SpoolWriter(SpoolProcessSettings(sys.argv[1], 1 << 16), print, print)
     await writer.start()
     for number in range(500):
-        writer.append(Group(number, (TopicChange("t", (b"%d" % number,), 1000),)))
+        writer.append_all([Group(number, (TopicChange("t", (b"%d" % number,), 1000),))])
     await asyncio.sleep(0)  # handed over, not yet synced
     os.kill(os.getpid(), signal.SIGKILL)
 

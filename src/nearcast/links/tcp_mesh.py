@@ -49,8 +49,6 @@ class TcpMesh:
         self._acceptor: MeshAcceptor | None = None
         self._server: asyncio.Server | None = None
         self._timer: asyncio.TimerHandle | None = None
-        self.unknown_receivers = 0
-        """Messages to servers that are not known."""
 
     @property
     def port(self) -> int:
@@ -98,9 +96,7 @@ class TcpMesh:
     def send(self, to_server: str, data: bytes) -> None:
         """Send bytes to a known server, or drop them when there is no room."""
         peer = self._peers.get(to_server)
-        if peer is None:
-            self.unknown_receivers += 1
-        else:
+        if peer is not None:  # else whatever numbers the messages sends them again
             peer.send(data)
 
     def states(self) -> list[LinkState]:

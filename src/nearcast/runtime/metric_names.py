@@ -39,6 +39,8 @@ LOSSES = {
     "processor_killed": "Batches at which the process of the processors hung or died.",
     "processor_restarts": "Times that the process of the processors was replaced.",
     "processor_malformed": "Messages that a processor counted as unusable.",
+    "processor_unprocessed": "Messages spooled only, because their processor was suspended.",
+    "spool_unreadable": "Records of the spool that could not be read after a restart.",
     "http_failures": "Requests of operators whose answer failed.",
     "internal_errors": "Bugs: events that the loop gave up; each is in the log.",
 }

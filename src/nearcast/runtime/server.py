@@ -159,6 +159,7 @@ class LiveServer:
             warnings=self.report.warnings,
             status=self.report.status,
         )
+        self.report.http = self.http
         await self.http.start()
         opened.push_async_callback(self.http.close)
         opened.push_async_callback(self._mesh.close)

@@ -9,6 +9,7 @@ from nearcast.links.mesh import MeshLink
 from nearcast.links.udp import UdpSocket
 from nearcast.runtime.config import ServerConfig
 from nearcast.runtime.event_log import EventLog
+from nearcast.runtime.http_endpoint import HttpEndpoint
 from nearcast.runtime.mesh_peers import isolation, links_down, links_status
 from nearcast.runtime.metrics import Gauges, ServerMetrics
 from nearcast.runtime.processor_host import ProcessorHost
@@ -39,7 +40,8 @@ class ServerReport:
         self._udp, self._events = udp, events
         self.lost: Exception | None = None
         """Why the server must end, when its spool is lost."""
-        self.http_failures = 0
+        self.http: HttpEndpoint | None = None
+        """Where operators ask; the shell puts it in."""
         metrics.counts = server.counts
         metrics.read_gauges, metrics.read_losses = self.gauges, self.losses
         if server.sessions is not None:
@@ -92,6 +94,7 @@ class ServerReport:
     def losses(self) -> dict[str, int | Mapping[str, int] | None]:
         """Return what parts beside the state machine have lost or given up."""
         udp, events, sessions = self._udp, self._events, self._server.sessions
+        topics = self._server.broker.topics.values()
         return {
             "notifications_dropped": 0 if sessions is None else sessions.notifications_dropped,
             "send_drops": {} if udp is None else udp.send_drops,
@@ -103,6 +106,9 @@ class ServerReport:
             "event_log_rows_dropped": 0 if events is None else events.counters.rows_dropped,
             "event_log_errors": 0 if events is None else events.counters.errors,
             "processor_restarts": self._host.restarts,
+            "http_failures": 0 if self.http is None else self.http.failures,
+            "processor_unprocessed": sum(one.processing.guard.unprocessed for one in topics),
+            "spool_unreadable": sum(one.unreadable for one in topics),
         }
 
     def health(self) -> list[str]:

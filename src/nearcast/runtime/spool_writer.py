@@ -52,7 +52,7 @@ class SpoolWriter:
     settings
         How the spool is written.
     on_committed
-        Gets the tickets of a round, in the order of `append`.
+        Gets the tickets of a round, in the order of `append_all`.
     on_lost
         Called once when the spool is dead: the server must end, and a new one recover.
     clock
@@ -112,14 +112,6 @@ class SpoolWriter:
     def uncommitted(self) -> int:
         """Groups that are not durable yet."""
         return len(self._tickets)
-
-    def append(self, group: Group) -> None:
-        """Queue a group; `on_committed` tells when it is durable."""
-        self._tickets.append(group.ticket)
-        self._appended_s.append(self._clock())
-        if not self._unsent:
-            self._loop.call_soon(self._send)  # all groups of a pass in one frame
-        self._unsent.append(group)
 
     def append_all(self, groups: Sequence[Group]) -> None:
         """Queue the groups of a whole pass, and hand them over at once."""
