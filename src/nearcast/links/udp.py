@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from nearcast.errors import ConfigError
-from nearcast.wire.actions import SendDatagram
+from nearcast.wire.actions import Datagram
 from nearcast.wire.settings import Address
 
 __all__ = ["UdpSocket"]
@@ -120,7 +120,7 @@ class UdpSocket:
                 self.receive_errors[_name(error)] += 1
         return batch
 
-    def send(self, datagrams: Iterable[SendDatagram]) -> None:
+    def send(self, datagrams: Iterable[Datagram]) -> None:
         """Send what the kernel takes; the rest is dropped and counted."""
         send_to = self._socket.sendto
         for datagram in datagrams:

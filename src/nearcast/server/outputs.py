@@ -10,7 +10,7 @@ from nearcast.broker.requests import ProcessRequest
 from nearcast.server.log_rows import Row
 from nearcast.server.site_orders import Orders
 from nearcast.spool.changes import Group
-from nearcast.wire.actions import SendDatagram
+from nearcast.wire.actions import Datagram
 
 __all__ = ["Incident", "Outputs", "StageDelays"]
 
@@ -30,7 +30,7 @@ from the publisher to its home, in the broker, between servers."""
 class Outputs(msgspec.Struct):
     """To be done now, in any order; nothing in it waits for the rest."""
 
-    datagrams: list[SendDatagram] = msgspec.field(default_factory=list)
+    datagrams: list[Datagram] = msgspec.field(default_factory=list)
     mesh: list[tuple[str, bytes]] = msgspec.field(default_factory=list)
     """Frames with the servers that they go to."""
     to_store: list[Group] = msgspec.field(default_factory=list)

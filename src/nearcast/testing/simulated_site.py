@@ -25,7 +25,7 @@ from nearcast.server.server_settings import ServerSettings
 from nearcast.server.site_orders import Orders, ServerOrder
 from nearcast.server.stream_targets import Capacity
 from nearcast.spool.changes import Group, LiveState
-from nearcast.wire.actions import ClientEvent, Home, SendDatagram
+from nearcast.wire.actions import ClientEvent, Datagram, Home, SendDatagram
 from nearcast.wire.client_session import ClientSession
 from nearcast.wire.messages import Report
 from nearcast.wire.noise import public_key
@@ -300,7 +300,7 @@ class SimulatedSite:
                 delay_s = network.delay_s(sender, receiver)
                 self.later(delay_s + network.jitter_s * self.random.random(), arrive)
 
-    def send_datagram(self, sender: str, source: Address, datagram: SendDatagram) -> None:
+    def send_datagram(self, sender: str, source: Address, datagram: Datagram) -> None:
         """Send a datagram between a client and a server."""
         receiver = datagram.address[0]
 

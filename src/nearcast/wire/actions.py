@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Protocol
 
 import msgspec
 
@@ -24,6 +25,7 @@ __all__ = [
     "ClientEvent",
     "Confirmed",
     "Connected",
+    "Datagram",
     "Deliver",
     "Disconnected",
     "EchoReturned",
@@ -34,6 +36,20 @@ __all__ = [
     "SessionClosed",
     "SessionOpened",
 ]
+
+
+class Datagram(Protocol):
+    """Bytes to be sent once to an address; losing them is allowed."""
+
+    @property
+    def address(self) -> Address:
+        """Where it goes."""
+        ...
+
+    @property
+    def data(self) -> bytes:
+        """What is sent."""
+        ...
 
 
 class SendDatagram(msgspec.Struct, frozen=True, gc=False):

@@ -61,9 +61,17 @@ class Channel:
 
     def seal(self, payload: bytes) -> bytes:
         """Return a datagram with this payload; the caller checks `is_exhausted` before."""
+        return self.seal_as(self.take_counter(), payload)
+
+    def take_counter(self) -> int:
+        """Return the counter of the next datagram, for `seal_as`."""
         counter = self.counter
         assert counter < self._counter_limit
         self.counter = counter + 1
+        return counter
+
+    def seal_as(self, counter: int, payload: bytes) -> bytes:
+        """Return the datagram of a counter that was taken; never two payloads for one."""
         header, nonce = self._header, counter.to_bytes(12, "big")
         return b"".join((header, nonce[4:], self._encrypt(nonce, payload, header)))
 

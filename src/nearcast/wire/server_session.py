@@ -6,7 +6,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from nearcast.wire.actions import SendDatagram
+import msgspec
+
+from nearcast.wire.actions import Datagram, SendDatagram
 from nearcast.wire.channel import REPLAY_WINDOW, Channel
 from nearcast.wire.codec import COPY, encode, mark_copy
 from nearcast.wire.framing import SEALED_OVERHEAD, pack
@@ -19,7 +21,7 @@ from nearcast.wire.messages import (
 )
 from nearcast.wire.settings import Address, RandomBytes, WireSettings
 
-__all__ = ["Flight", "Packet", "ServerSession", "pack_frames"]
+__all__ = ["Flight", "Packet", "ServerSession", "UnsealedDatagram", "pack_frames"]
 
 _WAITING_LIMIT = 1_024
 """Most frames that wait until an address is proved."""
@@ -34,6 +36,20 @@ class Flight(NamedTuple):
     frames: Sequence[bytes]
     due: float
     wait_s: float
+
+
+class UnsealedDatagram(msgspec.Struct, frozen=True, gc=False):
+    """A datagram that is sealed when it is sent, so that the first of many need not wait."""
+
+    address: Address
+    channel: Channel
+    counter: int
+    payload: bytes
+
+    @property
+    def data(self) -> bytes:
+        """Its bytes; the same each time."""
+        return self.channel.seal_as(self.counter, self.payload)
 
 
 class Packet(NamedTuple):
@@ -150,7 +166,7 @@ class ServerSession:
             self._acks = {}
         return frames
 
-    def send(self, packets: Iterable[Packet], sent: list[SendDatagram]) -> None:
+    def send(self, packets: Iterable[Packet], sent: list[Datagram]) -> None:
         """Add the datagrams with packets to `sent`, as far as there are counters left for them."""
         channel, address, flights = self.channel, self.address, self._flights
         if address is None:
@@ -163,7 +179,7 @@ class ServerSession:
                 if len(flights) >= limit:
                     self.notifications_dropped += len(flights.pop(next(iter(flights))).frames)
                 flights[channel.counter] = flight
-            sent.append(SendDatagram(address, channel.seal(payload)))
+            sent.append(UnsealedDatagram(address, channel, channel.take_counter(), payload))
 
     def unconfirmed(self) -> list[bytes]:
         """Return the notifications that the client may not have: sent ones marked as copies."""
@@ -189,9 +205,9 @@ class ServerSession:
         """Return when the next notification is due again."""
         return min((flight.due for flight in self._flights.values()), default=float("inf"))
 
-    def resend(self, now: float) -> list[SendDatagram]:
+    def resend(self, now: float) -> list[Datagram]:
         """Return the datagrams that repeat what nobody confirmed in time."""
-        sent: list[SendDatagram] = []
+        sent: list[Datagram] = []
         for counter, flight in list(self._flights.items()):
             if flight.due <= now and self.address is not None and not self.channel.is_exhausted:
                 del self._flights[counter]

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 
 from nearcast.errors import WireError
 from nearcast.wire.actions import (
+    Datagram,
     Deliver,
     Home,
     SendDatagram,
@@ -83,7 +84,7 @@ class ServerSessions:
         self._awaiting: dict[int, ServerSession] = {}
         """Sessions with unconfirmed notifications, by index."""
         self._dropped_before = 0
-        self._outgoing: list[SendDatagram] = []
+        self._outgoing: list[Datagram] = []
         self._events: list[ServerEvent] = []
         self._next_resend = float("inf")
 
@@ -318,7 +319,7 @@ class ServerSessions:
             self._end(session, CloseReason.SILENT)
         return self.take_events()
 
-    def flush(self, now: float) -> list[SendDatagram]:
+    def flush(self, now: float) -> list[Datagram]:
         """Return all datagrams to send: what is queued, and notifications due again.
 
         Sessions that have the same frames to get share the packing of them.
@@ -350,7 +351,7 @@ class ServerSessions:
         self._outgoing = []
         return sent
 
-    def _resend(self, now: float, sent: list[SendDatagram]) -> None:
+    def _resend(self, now: float, sent: list[Datagram]) -> None:
         self._next_resend = float("inf")
         for index, session in list(self._awaiting.items()):
             if session.is_open and session.awaits_receipts:
