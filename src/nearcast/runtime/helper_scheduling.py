@@ -7,6 +7,8 @@ from contextlib import suppress
 
 __all__ = ["yield_to_server"]
 
+_NICENESS = 5
+
 
 def yield_to_server() -> None:
     """Let this process run without pushing others aside when it wakes up.
@@ -17,3 +19,4 @@ def yield_to_server() -> None:
     if hasattr(os, "SCHED_BATCH"):
         with suppress(OSError):
             os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
+    os.nice(_NICENESS)

@@ -18,6 +18,7 @@ __all__ = [
     "INIT_BYTES",
     "MAC_BYTES",
     "PROLOGUE",
+    "SEALED_HEADER",
     "SEALED_OVERHEAD",
     "Header",
     "InitKeys",
@@ -63,6 +64,10 @@ class Header(NamedTuple):
 # A lookup is several times faster than Kind(number); it also refuses unknown versions and a second
 # byte that is not the reserved zero.
 _KIND_OF_FIRST_BYTES = {_VERSION << 12 | kind << 8: kind for kind in Kind}
+
+
+SEALED_HEADER = bytes((_VERSION << 4 | Kind.SEALED, 0))
+"""How a sealed datagram begins; the session index of its receiver follows."""
 
 
 def write_header(header: Header) -> bytes:

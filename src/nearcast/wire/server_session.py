@@ -166,20 +166,25 @@ class ServerSession:
             self._acks = {}
         return frames
 
-    def send(self, packets: Iterable[Packet], sent: list[Datagram]) -> None:
-        """Add the datagrams with packets to `sent`, as far as there are counters left for them."""
+    def send(self, packets: Iterable[Packet], sent: list[Datagram]) -> bool:
+        """Add the datagrams with packets to `sent`; tell whether any awaits a receipt.
+
+        Those for which there is no counter left are dropped.
+        """
         channel, address, flights = self.channel, self.address, self._flights
         if address is None:
-            return
+            return False
         limit = self._settings.notification_limit
         for payload, flight in packets:
             if channel.is_exhausted:
-                return
+                break
+            counter = channel.take_counter()
             if flight is not None and limit:
                 if len(flights) >= limit:
                     self.notifications_dropped += len(flights.pop(next(iter(flights))).frames)
-                flights[channel.counter] = flight
-            sent.append(UnsealedDatagram(address, channel, channel.take_counter(), payload))
+                flights[counter] = flight
+            sent.append(UnsealedDatagram(address, channel, counter, payload))
+        return bool(flights)
 
     def unconfirmed(self) -> list[bytes]:
         """Return the notifications that the client may not have: sent ones marked as copies."""

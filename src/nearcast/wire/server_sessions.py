@@ -21,7 +21,7 @@ from nearcast.wire.actions import (
     SessionOpened,
 )
 from nearcast.wire.codec import COPY, FRAME_BYTES, FRAME_LIMIT, Refused, decode_body, encode
-from nearcast.wire.framing import SEALED_OVERHEAD, Kind, read_header
+from nearcast.wire.framing import SEALED_HEADER, SEALED_OVERHEAD, Kind, read_header
 from nearcast.wire.handshake_gate import Authorise, CookieNeeded, HandshakeGate
 from nearcast.wire.hot_frames import PUBLISH, RECEIVED, decode_publication, decode_received
 from nearcast.wire.messages import (
@@ -111,13 +111,12 @@ class ServerSessions:
             try:
                 if len(data) > limit:
                     raise Refused("too_long")
-                header = read_header(data)
-                if header.kind is Kind.SEALED:
-                    session = by_index.get(header.receiver)
+                if data[:2] == SEALED_HEADER:  # nearly all are
+                    session = by_index.get(int.from_bytes(data[2:6], "big"))
                     if session is None:
                         raise Refused("unknown_session")
                     self._on_sealed(session, data, address, now, now_us)
-                elif header.kind is Kind.INIT:
+                elif read_header(data).kind is Kind.INIT:
                     self._on_init(data, address, now)
                 else:
                     raise Refused("unexpected_kind")
@@ -328,24 +327,28 @@ class ServerSessions:
         if now >= self._next_resend:
             self._resend(now, sent)
         queued, self._queued = self._queued, []
-        wait_s = self._settings.first_retry_s
+        wait_s, awaiting = self._settings.first_retry_s, self._awaiting
         # the frames are kept beside their packets, so that no other frame can get the same id
         packed: dict[tuple[int, ...], tuple[list[Packet], list[bytes]]] = {}
+        alone: bytes | None = None
+        packets: list[Packet] = []
         for session in queued:
             session.is_queued = False
             frames = session.take_frames() if session.is_open else None
             if not frames:
                 continue
-            key = tuple(map(id, frames))
-            known = packed.get(key)
-            if known is None:
-                known = packed[key] = (pack_frames(frames, session.room, now, wait_s), frames)
-            session.send(known[0], sent)
-            if session.awaits_receipts:
-                self._awaiting[session.index] = session
-            if session.channel.counter > session.channel.rekey_at:
+            if len(frames) != 1 or frames[0] is not alone:  # else as for the session before
+                alone = frames[0] if len(frames) == 1 else None
+                key = tuple(map(id, frames))
+                known = packed.get(key)
+                if known is None:
+                    known = packed[key] = (pack_frames(frames, session.room, now, wait_s), frames)
+                packets = known[0]
+            if session.send(packets, sent):
+                awaiting[session.index] = session
+            if session.channel.rekey_due:
                 self.close(session.client, CloseReason.REKEY, now)
-        if self._awaiting and queued:
+        if awaiting and queued:
             self._next_resend = min(self._next_resend, now + wait_s)
         sent.extend(self._outgoing)
         self._outgoing = []

@@ -28,8 +28,7 @@ __all__ = ["LeanSession", "SessionSocket"]
 _NOTIFY = 12
 _KIND_BITS = 0x0F
 _SEALED = int(Kind.SEALED)
-_READS = 64
-"""Datagrams that one pass reads from a socket."""
+_READ_BYTES = 2048
 _INDEX = slice(2, 6)
 """Where a datagram says which session it is for."""
 _parse_notify = nearcast_pb2.Notify.FromString
@@ -109,7 +108,10 @@ class LeanSession(ClientSession):
 class SessionSocket:
     """A UDP socket that carries one session or many: a datagram says which it is for."""
 
-    def __init__(self) -> None:
+    def __init__(self, reads: int) -> None:
+        self.reads = reads
+        """Datagrams that `read` takes at a time: 1 where there is seldom another, since to find a
+        socket empty costs as much as to read from it."""
         self.socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4 << 20)
         self.socket.bind(("127.0.0.1", 0))
@@ -127,15 +129,14 @@ class SessionSocket:
             self.unsent += 1
 
     def read(self, now: float) -> list[LeanSession]:
-        """Hand out what has arrived; return the sessions that got something."""
-        receive, sessions = self.socket.recv, self.sessions
-        found = []
-        for _ in range(_READS):
+        """Hand out what has arrived, `reads` datagrams at most; return who got something."""
+        receive, found = self.socket.recv, []
+        for _ in range(self.reads):
             try:
-                data = receive(2048)
+                data = receive(_READ_BYTES)
             except BlockingIOError:
                 break
-            session = sessions.get(data[_INDEX])
+            session = self.sessions.get(data[_INDEX])
             if session is not None:
                 session.take(data, now)
                 found.append(session)

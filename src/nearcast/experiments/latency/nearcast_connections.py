@@ -21,6 +21,7 @@ __all__ = ["NearcastConnections"]
 
 _START_S = 60.0
 _AT_ONCE = 200
+_READS = 64
 """Sessions that connect or subscribe at the same time."""
 _PUBLISH_LIMIT = WireSettings().publish_limit
 
@@ -65,7 +66,7 @@ class NearcastConnections:
         found: list[LeanSession] = []
         for index, path in enumerate(files):
             if index % per_socket == 0:
-                carrier = SessionSocket()
+                carrier = SessionSocket(1 if per_socket == 1 else _READS)
                 self._carriers[carrier.socket] = carrier
                 self.sockets.append(carrier.socket)
             found.append(LeanSession(load_credentials(path), carrier))
