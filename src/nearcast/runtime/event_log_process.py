@@ -82,6 +82,7 @@ class _EventLogProcess:
                     break
                 for one in frames:
                     self._take(one)
+                self._prepare()
                 if ends_at == float("inf") and self._holds_rows():
                     ends_at = time.monotonic() + first_s
             if sum(map(len, self._waiting.values())) >= _ROWS_AT_ONCE:
@@ -108,14 +109,17 @@ class _EventLogProcess:
                 self._end_segments()
                 self._counts.flushes += 1
 
-    def _make_columns(self) -> None:
-        if self._writer is None:
-            # Arrow takes a while and tens of MB: not before there are rows
+    def _prepare(self) -> None:
+        """Load Arrow with the first rows: it takes a while and tens of MB, so not before."""
+        if self._writer is None and any(self._waiting.values()):
             from nearcast.runtime.event_log_segments import SegmentWriter
 
             self._writer = SegmentWriter(self._files, self._settings.segment_rows, self._clock)
+
+    def _make_columns(self) -> None:
+        self._prepare()
         for table, rows in self._waiting.items():
-            if rows:
+            if rows and self._writer is not None:
                 self._counts.dropped += self._writer.take(table, rows)
                 rows.clear()
 
