@@ -100,9 +100,14 @@ class LeanSession(ClientSession):
                         self.drops[refusal.reason] += 1
             start = after
         if found := len(heads) - before:
-            self.heard.at_ns += [time.monotonic_ns()] * found
+            at_ns = time.monotonic_ns()
+            if found == 1:
+                self.heard.at_ns.append(at_ns)
+            else:
+                self.heard.at_ns += [at_ns] * found
             link.note_notifications(now)
-            self._due = min(self._due, link.receipt_due)
+            if link.receipt_due < self._due:
+                self._due = link.receipt_due
 
 
 class SessionSocket:
