@@ -171,8 +171,7 @@ def test_after_a_round_of_several_groups_the_next_one_gathers() -> None:
         for ticket in (1, 2):  # one by one: nobody waits
             shop.writer.append_all([group(ticket)])
             await shop.until(lambda ticket=ticket: shop.tickets[-1:] == [ticket])  # type: ignore[misc]
-        for ticket in (3, 4):
-            shop.writer.append_all([group(ticket)])
+        shop.writer.append_all([group(3), group(4)])
         await shop.until(lambda: len(shop.tickets) == 4)
         for ticket in (5, 6):
             shop.writer.append_all([group(ticket)])

@@ -98,7 +98,7 @@ def _start(settings: SparkSettings) -> tuple[SparkSession, bool]:
         from nearcast.pipeline.shipping import ship_package
 
         ship_package(session)
-    return session, True
+    return session, running is None  # Spark may have given the one that runs
 
 
 def _defaults(settings: SparkSettings) -> dict[str, str]:

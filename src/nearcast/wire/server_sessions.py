@@ -20,10 +20,9 @@ from nearcast.wire.actions import (
     SessionClosed,
     SessionOpened,
 )
-from nearcast.wire.codec import COPY, FRAME_BYTES, FRAME_LIMIT, Refused, decode_body, encode
+from nearcast.wire.codec import Refused, encode
 from nearcast.wire.framing import SEALED_HEADER, SEALED_OVERHEAD, Kind, read_header
 from nearcast.wire.handshake_gate import Authorise, CookieNeeded, HandshakeGate
-from nearcast.wire.hot_frames import PUBLISH, RECEIVED, decode_publication, decode_received
 from nearcast.wire.messages import (
     TOKEN_BYTES,
     Busy,
@@ -41,6 +40,7 @@ from nearcast.wire.messages import (
     Unsubscribe,
 )
 from nearcast.wire.publication import Publication
+from nearcast.wire.server_frames import decode_for_server
 from nearcast.wire.server_session import Packet, ServerSession, pack_frames
 from nearcast.wire.session_table import SessionTable
 from nearcast.wire.settings import Address, RandomBytes, WireSettings
@@ -48,8 +48,6 @@ from nearcast.wire.settings import Address, RandomBytes, WireSettings
 __all__ = ["ServerSessions"]
 
 _MOST_MISSING = 0xFFFFFFFF
-_Content = Message | Publication | tuple[int, int, int]
-"""What a frame holds; a Received as its three numbers."""
 
 
 class ServerSessions:
@@ -145,7 +143,7 @@ class ServerSessions:
     def _on_sealed(
         self, session: ServerSession, data: bytes, address: Address, now: float, now_us: int
     ) -> None:
-        contents = self._decode(session.channel.open(data), session.client, now_us)
+        contents = decode_for_server(session.channel.open(data), session.client, now_us)
         if session.is_confirmed and address == session.address:
             session.last_heard = now
         else:
@@ -167,31 +165,6 @@ class ServerSessions:
                 self._on_message(session, message, address, now)  # type: ignore[arg-type]
             except Refused as refusal:
                 self.drops[refusal.reason] += 1
-
-    @staticmethod
-    def _decode(payload: bytes, client: str, now_us: int) -> list[_Content]:
-        """Return what a datagram holds, whole or not at all; unknown types are passed over."""
-        found: list[_Content] = []
-        start, frames, size = 0, 0, len(payload)
-        while start < size and payload[start]:
-            frames += 1
-            if frames > FRAME_LIMIT:
-                raise Refused("too_many_frames")
-            body = start + FRAME_BYTES
-            end = body + int.from_bytes(payload[start + 1 : body], "big")
-            if end > size:
-                raise Refused("malformed")
-            number = payload[start] & ~COPY
-            if number == PUBLISH:
-                found.append(decode_publication(payload[body:end], client, now_us))
-            elif number == RECEIVED:
-                found.append(decode_received(payload[body:end]))
-            else:
-                message = decode_body(number, payload[body:end])
-                if message is not None:
-                    found.append(message)
-            start = end
-        return found
 
     def _confirm(self, session: ServerSession, address: Address) -> None:
         """Put a new session in the place of the client's last one."""
