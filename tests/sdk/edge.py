@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from math import isnan
 from typing import TypeVar
 
+from nearcast.broker.sequence_gate import SequenceGate
 from nearcast.links.steady_clock import steady_now
 from nearcast.sdk.credentials import Credentials, new_private_key
 from nearcast.wire.actions import Deliver, Home, ServerEvent, SessionClosed
@@ -38,7 +39,7 @@ class Site:
 
     enrolled: dict[bytes, str] = field(default_factory=dict)
     taken: dict[tuple[str, str], list[bytes]] = field(default_factory=dict)
-    last: dict[tuple[str, str], tuple[int, int]] = field(default_factory=dict)
+    gates: dict[str, SequenceGate] = field(default_factory=dict)
     once: list[tuple[str, bytes]] = field(default_factory=list)
     reports: list[Report] = field(default_factory=list)
     positions: list[tuple[float, float] | None] = field(default_factory=list)
@@ -161,38 +162,35 @@ class Edge:
             self.sessions.confirm(client, message.request, True)
 
     def _take_publication(self, one: Publication) -> None:
-        site, client = self.site, one.publisher
-        stream = (client, one.topic)
-        is_durable = one.origin is not Origin.ONCE
-        if is_durable:
-            epoch, last = site.last.get(stream, (0, 0))
-            if one.epoch > epoch:
-                last = one.oldest - 1
-            if one.sequence > last + 1:
-                self.sessions.nack(client, one.topic, one.epoch, last + 1, one.sequence - last - 1)
-                return
-            is_new = one.sequence > last
-            if is_new:
-                site.last[stream] = (one.epoch, one.sequence)
-                site.taken.setdefault(stream, []).append(one.payload)
-            if self.acknowledges:
-                up_to = site.last[stream][1]
-                self.sessions.acknowledge(client, one.topic, one.epoch, up_to)
-            if not is_new:
-                return
-        else:
-            site.once.append((one.topic, one.payload))
-        site.positions.append(None if isnan(one.x_km) else (one.x_km, one.y_km))
+        if one.origin is Origin.ONCE:
+            self.site.once.append((one.topic, one.payload))
+            self._forward(one)
+            return
+        client, topic = one.publisher, one.topic
+        gate = self.site.gates.setdefault(topic, SequenceGate())
+        released = gate.advance(client, one.epoch, one.oldest - 1)
+        released += gate.admit(one)[1]
+        for each in released:
+            self.site.taken.setdefault((client, topic), []).append(each.payload)
+            self._forward(each)
+        if missing := gate.missing(client):
+            (first, last), *_ = missing
+            self.sessions.nack(client, topic, one.epoch, first, last - first + 1)
+        if self.acknowledges:
+            self.sessions.acknowledge(client, topic, one.epoch, gate.streams[client].sequence)
+
+    def _forward(self, one: Publication) -> None:
+        self.site.positions.append(None if isnan(one.x_km) else (one.x_km, one.y_km))
         for subscriber in self.subscribers.get(one.topic, ()):
             self.sessions.notify(
                 subscriber,
                 [
                     Notify(
                         topic=one.topic,
-                        publisher=client,
+                        publisher=one.publisher,
                         epoch=one.epoch,
                         sequence=one.sequence,
-                        durable=is_durable,
+                        durable=one.origin is not Origin.ONCE,
                         part=0,
                         payload=one.payload,
                         published_us=one.published_us,
