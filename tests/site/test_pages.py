@@ -190,6 +190,12 @@ def test_the_processors_of_the_site_page_are_set_and_shown(shell: Shell) -> None
     # without rules again: the other tests of this site expect that messages are forwarded
     assert "0 rules in force" in shell.type(change.partition(" 'traffic")[0])
 
+    def obey() -> bool:
+        site = json.loads(shell.type("nearcast status city --json"))
+        return all(server["revision"] == site["revision"] for server in site["servers"])
+
+    until(obey, "all servers have the last rules", 60)
+
 
 @pytest.mark.parametrize("source", ["page", "help"])
 def test_a_broker_is_tried_in_one_minute(tmp_path: Path, source: str) -> None:
