@@ -82,6 +82,9 @@ class HelperLink:
             size, frames = self._reader.read()
         except BlockingIOError:
             return
+        except ConnectionResetError:  # it had not read all when it ended
+            self._lose("its process died")
+            return
         except (OSError, ValueError) as error:
             self._lose(f"its process cannot be heard: {error}")
             return
