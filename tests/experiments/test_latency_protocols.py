@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from nearcast.experiments.latency.mqtt_connections import (
+from nearcast.experiments.latency.mqtt_protocol import (
     MqttReader,
     connect_packet,
     publish_packet,
     subscribe_packet,
 )
-from nearcast.experiments.latency.nats_connections import NatsReader
+from nearcast.experiments.latency.nats_protocol import NatsReader
 from nearcast.experiments.latency.workload import HEAD, PAYLOAD_BYTES, make_payload
 
 FIRST, SECOND = make_payload(1_000, 7), make_payload(2_000, 8)

@@ -85,7 +85,7 @@ class Server:
 async def until(condition: Callable[[], bool]) -> None:
     """Let the loop turn until something holds; the test's time limit ends it."""
     while not condition():  # noqa: ASYNC110 - many things may make it hold
-        await asyncio.sleep(0.002)
+        await asyncio.sleep(0)
 
 
 @asynccontextmanager

@@ -291,7 +291,7 @@ def test_a_redirected_client_takes_its_unacknowledged_publications_along(seed: i
     assert client.acked == {"speed": 100}
     assert old.sessions.clients == ()
     assert new.sessions.clients == ("car",)
-    assert client.session.epoch == world.broker.last["car", "speed"][0]
+    assert client.session.epoch == world.broker.gates["speed"].streams["car"].epoch
 
 
 def test_a_redirected_client_says_goodbye_and_goes_on_at_once() -> None:
@@ -406,9 +406,8 @@ def test_a_lost_publication_is_asked_for_before_its_time_is_up() -> None:
         world.network.loss = 1.0 if number == 5 else 0.0
         client.publish_next("speed")
         world.run(0.004)
-    world.run(0.15)
+    world.run(0.06)
     assert client.acked == {"speed": 20}
-    assert world.broker.gaps > 0
 
 
 def test_revoked_clients_stay_away_and_closing_ends_the_session() -> None:

@@ -12,6 +12,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from nearcast.broker.sequence_gate import SequenceGate, Verdict
 from nearcast.wire.actions import (
     Acknowledged,
     ClientEvent,
@@ -50,10 +51,9 @@ class Broker:
     taken: dict[tuple[str, str], list[tuple[int, bytes]]] = field(
         default_factory=lambda: defaultdict(list)
     )
-    last: dict[tuple[str, str], tuple[int, int]] = field(default_factory=dict)
+    gates: dict[str, SequenceGate] = field(default_factory=dict)
     once: list[tuple[str, Publication]] = field(default_factory=list)
     repeated: int = 0
-    gaps: int = 0
     refused: int = 0
 
 
@@ -94,28 +94,23 @@ class Server:
         if one.origin is Origin.ONCE:
             self.broker.once.append((client, one))
             return
-        stream = (client, one.topic)
-        epoch, last = self.broker.last.get(stream, (one.epoch, one.oldest - 1))
-        if one.epoch > epoch:
-            epoch, last = one.epoch, one.oldest - 1
-        assert one.epoch == epoch
-        if one.sequence <= last:
-            self.broker.repeated += 1
-        elif one.sequence > last + 1:
-            self.broker.gaps += 1
-            self.sessions.nack(client, one.topic, epoch, last + 1, one.sequence - last - 1)
-            return
-        elif self.is_busy(one):
+        gate = self.broker.gates.setdefault(one.topic, SequenceGate())
+        released = gate.advance(client, one.epoch, one.oldest - 1)
+        if one.sequence == gate.streams[client].sequence + 1 and self.is_busy(one):
             self.broker.refused += 1
             self.sessions.busy(client, 0.2, one.topic)
             return
-        else:
-            self.broker.taken[stream].append((one.sequence, one.payload))
-            self.broker.last[stream] = (epoch, one.sequence)
-        up_to = self.broker.last[stream][1]
+        verdict, more = gate.admit(one)
+        self.broker.repeated += verdict is Verdict.DUPLICATE
+        for each in (*released, *more):
+            self.broker.taken[client, one.topic].append((each.sequence, each.payload))
+        if missing := gate.missing(client):
+            (first, last), *_ = missing
+            self.sessions.nack(client, one.topic, one.epoch, first, last - first + 1)
+        up_to = gate.streams[client].sequence
         self.world.later(
             self.sync_s,
-            lambda: self.sessions.acknowledge(client, one.topic, epoch, up_to),
+            lambda: self.sessions.acknowledge(client, one.topic, one.epoch, up_to),
         )
 
     def flush(self) -> None:

@@ -108,7 +108,10 @@ class SubscriberTable:
 
     def unsubscribe(self, topic: str, client: str) -> None:
         """Remove a subscriber, if it is one."""
-        self._topics.get(topic, {}).pop(client, None)
+        subscribers = self._topics.get(topic, {})
+        subscribers.pop(client, None)
+        if not subscribers:
+            self._topics.pop(topic, None)
         self.note_change(topic)
 
     def note_change(self, topic: str) -> None:

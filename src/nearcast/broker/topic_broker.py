@@ -158,7 +158,7 @@ class TopicBroker:
         stream = self._streams.get(publication.publisher)
         known = (stream.epoch, stream.sequence) if stream is not None else (-1, 0)
         if (publication.epoch, reached) > known and reached > 0 and is_well_formed(publication):
-            self._advance(publication.publisher, publication.epoch, reached)
+            self.advance(publication.publisher, publication.epoch, reached)
 
     def admit_copy(self, publication: Publication, copied_by: str, actions: Actions) -> None:
         """Take a publication that another broker of the topic copied here."""
@@ -217,9 +217,6 @@ class TopicBroker:
 
     def advance(self, publisher: str, epoch: int, through: int) -> None:
         """Stop waiting for a publisher's messages up to `through`: they are settled elsewhere."""
-        self._advance(publisher, epoch, through)
-
-    def _advance(self, publisher: str, epoch: int, through: int) -> None:
         known = self._streams.get(publisher)
         before = known.position if known is not None else None
         released = self._gate.advance(publisher, epoch, through)

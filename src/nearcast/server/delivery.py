@@ -122,7 +122,8 @@ class Delivery:
             # they have left, however long ago: what comes late, lost and repeated, follows them
             for client in sorted(missing):
                 self._pass_on(client, (frame,), notified_us / 1e6)
-            clients = tuple(client for client in clients if client not in missing)
+            away = set(missing)
+            clients = tuple(client for client in clients if client not in away)
         effects.counts["notifications"] += len(clients)
         out, received_us = effects.out, notify.received_us
         between_us = notified_us - received_us - notify.processing_us

@@ -14,6 +14,7 @@ from nearcast.experiments.latency.arrivals import count
 from nearcast.experiments.latency.connections import Connections
 from nearcast.experiments.latency.pacing import Pacer
 from nearcast.experiments.latency.process_usage import cpu_seconds
+from nearcast.experiments.latency.tcp_connections import TcpConnections
 from nearcast.experiments.latency.workload import PUBLISHERS, TOPICS, make_payload
 from nearcast.experiments.machine_noise import stolen_s
 from nearcast.experiments.percentiles import percentile
@@ -31,13 +32,13 @@ def open_connections(target: dict[str, Any]) -> Connections:
     """Return the connections to a system."""
     match target["kind"]:
         case "nats":
-            from nearcast.experiments.latency.nats_connections import NatsConnections
+            from nearcast.experiments.latency.nats_protocol import NatsProtocol
 
-            return NatsConnections(target["port"])
+            return TcpConnections(target["port"], NatsProtocol())
         case "mqtt":
-            from nearcast.experiments.latency.mqtt_connections import MqttConnections
+            from nearcast.experiments.latency.mqtt_protocol import MqttProtocol
 
-            return MqttConnections(target["port"])
+            return TcpConnections(target["port"], MqttProtocol())
         case "zenoh":
             sys.path.append(target["packages"])
             from nearcast.experiments.latency.zenoh_connections import ZenohConnections
