@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from nearcast.errors import ConfigError
+from nearcast.wire.backoff import next_wait_s
 from nearcast.wire.publication import Publication
 
 __all__ = ["GuardEvent", "GuardSettings", "ProcessorGuard", "ProcessorReport"]
@@ -77,7 +78,9 @@ class ProcessorGuard:
         self.unprocessed = 0
         """Messages that were spooled only, because the processor rested."""
         self.rests_until_s: float | None = None
-        self._failures_in_a_row = self._overruns_in_a_row = self._rests = 0
+        self._failures_in_a_row = self._overruns_in_a_row = 0
+        self._rest_s = 0.0
+        """The last rest; 0 since it went well again."""
         self._killed_at_s: deque[float] = deque()
 
     def may_run(self, messages: int, now_s: float) -> tuple[bool, list[GuardEvent]]:
@@ -109,7 +112,7 @@ class ProcessorGuard:
         else:
             self._overruns_in_a_row = 0
             if not self._failures_in_a_row:
-                self._rests = 0
+                self._rest_s = 0.0
         if (
             self._overruns_in_a_row >= self.settings.overruns
             or self._failures_in_a_row >= self.settings.failures
@@ -125,15 +128,17 @@ class ProcessorGuard:
         while times[0] < now_s - self.settings.kills_within_s:
             times.popleft()
         events = [GuardEvent.KILLED]
-        if self._rests or len(times) >= self.settings.kills:
+        if self._rest_s or len(times) >= self.settings.kills:
             events.append(self._quarantine(now_s))
         return events
 
     def _quarantine(self, now_s: float) -> GuardEvent:
-        rest_s = self.settings.quarantine_s * 2**self._rests
-        self.rests_until_s = now_s + min(rest_s, self.settings.longest_quarantine_s)
+        settings = self.settings
+        self._rest_s = next_wait_s(
+            self._rest_s, settings.longest_quarantine_s, settings.quarantine_s
+        )
+        self.rests_until_s = now_s + self._rest_s
         self.quarantines += 1
-        self._rests = min(self._rests + 1, 30)
         self._failures_in_a_row = self._overruns_in_a_row = 0
         self._killed_at_s.clear()
         return GuardEvent.QUARANTINED

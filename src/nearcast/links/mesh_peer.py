@@ -18,7 +18,7 @@ from random import random
 from nearcast.links.mesh import LinkState, OnMeshMessage, PeerAddress, State
 from nearcast.links.mesh_connection import MeshConnection
 from nearcast.links.mesh_settings import TcpMeshSettings
-from nearcast.wire.backoff import Backoff
+from nearcast.wire.backoff import next_wait_s
 from nearcast.wire.stream_channel import StreamChannel
 
 __all__ = ["MeshIdentity", "MeshPeer"]
@@ -61,9 +61,7 @@ class MeshPeer:
         self._established_at = 0.0
         self._dialling: tuple[asyncio.Task[None], MeshConnection] | None = None
         self._retry: asyncio.TimerHandle | None = None
-        self._backoff = Backoff(
-            settings.first_retry_s, settings.longest_retry_s, jitter=0.5, random=random
-        )
+        self._wait_s = 0.0
         self._queue: deque[bytes] = deque()
         self._queued_bytes = 0
         self._is_closed = False
@@ -160,7 +158,7 @@ class MeshPeer:
             self._connections[0].abort(ConnectionAbortedError("too many connections"))
         self._connections.append(connection)
         self._current, self._established_at = connection, time.monotonic()
-        self._backoff.reset()
+        self._wait_s = 0.0
         self._become("connected", "")
         connection.ping()  # at the dialling side this is what establishes the other side
         queue, self._queue, self._queued_bytes = self._queue, deque(), 0
@@ -234,7 +232,13 @@ class MeshPeer:
     def _wait(self, state: State, error: str) -> None:
         if not self._is_closed:
             self._become(state, error)
-            self._retry = self._loop.call_later(self._backoff.next_s(), self._dial)
+            settings = self._settings
+            self._wait_s = next_wait_s(
+                self._wait_s, settings.longest_retry_s, settings.first_retry_s
+            )
+            # up to half of it less: servers that lost each other do not come back in step
+            delay_s = self._wait_s * (1 - random() / 2)
+            self._retry = self._loop.call_later(delay_s, self._dial)
 
     def _stop_dialling(self) -> None:
         if self._retry is not None:

@@ -28,10 +28,11 @@ from nearcast.runtime.processor_frames import (
     request_frames,
     result_of,
 )
+from nearcast.wire.backoff import next_wait_s
 
 __all__ = ["ProcessorHost"]
 
-_LEAST_RETRY_S, _LONGEST_RETRY_S = 0.5, 30.0
+_FIRST_RETRY_S, _LONGEST_RETRY_S = 0.5, 30.0
 _LONGEST_REAP_S = 5.0
 _PREPARATION = -1
 """The number of a request that no broker has asked for."""
@@ -221,7 +222,7 @@ class ProcessorHost:
             self._killed = child
         self.restarts += 1
         if not was_ready:  # nothing was begun: all of it waits for the next one
-            self._retry_s = min(max(_LEAST_RETRY_S, 2 * self._retry_s), _LONGEST_RETRY_S)
+            self._retry_s = next_wait_s(self._retry_s, _LONGEST_RETRY_S, _FIRST_RETRY_S)
             _log.error("the process for processors does not start: %s", detail)
             self._set_deadline(self._loop.time() + self._retry_s)
             return
@@ -229,7 +230,7 @@ class ProcessorHost:
         self._in_flight.clear()
         self._begun.clear()
         if not lost:  # it died at rest: nobody waits
-            self._set_deadline(self._loop.time() + _LEAST_RETRY_S)
+            self._set_deadline(self._loop.time() + _FIRST_RETRY_S)
             return
         _log.warning("processor of topic %r: %s", lost[0].topic, detail)
         self._spawn()

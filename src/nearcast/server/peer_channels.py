@@ -22,6 +22,7 @@ from nearcast.server.peer_channel import (
     decode_frame,
     encode_frame,
 )
+from nearcast.wire.backoff import next_wait_s
 
 __all__ = ["PeerChannels"]
 
@@ -223,7 +224,7 @@ class PeerChannels:
         if count > stream.sent:
             stream.sent, stream.in_flight_bytes = count, batch.size_bytes
         stream.resend_at = now + stream.retry_s
-        stream.retry_s = min(2 * stream.retry_s, self._settings.longest_retry_s)
+        stream.retry_s = next_wait_s(stream.retry_s, self._settings.longest_retry_s)
         return self._frame(stream, 0, batch.messages)
 
     def _send_fresh(self, stream: PeerStream, now: float, out: list[tuple[str, bytes]]) -> None:

@@ -1,49 +1,15 @@
-"""How long to wait before the next try: exponential, with jitter, up to a limit."""
+"""How long to wait before the next try; the one rule for all that is tried again."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-__all__ = ["Backoff"]
+__all__ = ["next_wait_s"]
 
 
-class Backoff:
-    """Delays between tries of one thing.
+def next_wait_s(wait_s: float, longest_s: float, first_s: float = 0.0) -> float:
+    """Return the wait that follows another one: twice as long, up to the longest.
 
-    Parameters
-    ----------
-    first_s, longest_s
-        The delay after the first failure, and the one that is never exceeded.
-    factor
-        Each delay is longer than the one before by it.
-    jitter
-        The part of a delay that chance may take away, 0 to 1, so that many that failed together
-        do not come back together.
-    random
-        Returns a number from 0 to 1; needed where there is jitter.
+    Where no wait came before (0), `first_s` is the first one.
+    Where many may fail together, the caller takes a random part away or adds one, and keeps the
+    wait without it.
     """
-
-    __slots__ = ("_delay_s", "_factor", "_first_s", "_jitter", "_longest_s", "_random")
-
-    def __init__(
-        self,
-        first_s: float,
-        longest_s: float,
-        *,
-        factor: float = 2.0,
-        jitter: float = 0.0,
-        random: Callable[[], float] = lambda: 0.0,
-    ) -> None:
-        self._first_s = self._delay_s = min(first_s, longest_s)
-        self._longest_s, self._factor = longest_s, factor
-        self._jitter, self._random = jitter, random
-
-    def next_s(self) -> float:
-        """Return how long to wait after another failure."""
-        delay_s = self._delay_s
-        self._delay_s = min(delay_s * self._factor, self._longest_s)
-        return delay_s * (1.0 - self._jitter * self._random())
-
-    def reset(self) -> None:
-        """Begin with the first delay again, after a success."""
-        self._delay_s = self._first_s
+    return min(max(2 * wait_s, first_s), longest_s)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from nearcast.wire.actions import Home, SendDatagram
+from nearcast.wire.backoff import next_wait_s
 from nearcast.wire.channel import Channel
 from nearcast.wire.codec import Refused, decode, encode
 from nearcast.wire.framing import HEADER_BYTES, MAC_BYTES, PROLOGUE, InitKeys, pad_init_payload
@@ -30,6 +31,7 @@ class ClientHandshake:
         self.tries = 0
         self.index = 0
         """The client's session index in the last INIT."""
+        self._wait_s = 0.0
         self._static_key = static_key
         self._random_bytes = random_bytes
         self._settings = settings
@@ -53,9 +55,9 @@ class ClientHandshake:
         data = self._keys.write_init(self.index, first, cookie)
         self._mac1 = data[-2 * MAC_BYTES : -MAC_BYTES]
         settings = self._settings
-        wait_s = min(settings.first_retry_s * 2 ** min(self.tries, 16), settings.longest_retry_s)
+        self._wait_s = next_wait_s(self._wait_s, settings.longest_retry_s, settings.first_retry_s)
         # Clients that lost the same server do not come back in step.
-        self.due = now + wait_s * (1 + self._random_bytes(1)[0] / 512)
+        self.due = now + self._wait_s * (1 + self._random_bytes(1)[0] / 512)
         self.tries += 1
         return SendDatagram(self.home.address, data)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from nearcast.wire.actions import Home, SendDatagram
+from nearcast.wire.backoff import next_wait_s
 from nearcast.wire.channel import Channel
 from nearcast.wire.framing import SEALED_OVERHEAD, Header, Kind, pack, write_header
 from nearcast.wire.messages import Received
@@ -45,7 +46,7 @@ class ClientLink:
         self._shift = shift
         """Part of the first interval that is left out: clients that connect together must not
         report together for ever."""
-        self._confirm_wait_s: float | None = settings.first_retry_s
+        self._confirm_wait_s: float | None = 0.0
         self._last_heard = now
         self._asked_at = _NEVER
         """When the first question was sent since the server was last heard."""
@@ -90,8 +91,8 @@ class ClientLink:
             return False
         wait_s = self._interval_s
         if self._confirm_wait_s is not None:
-            wait_s = min(wait_s, self._confirm_wait_s)
-            self._confirm_wait_s *= 2
+            wait_s = next_wait_s(self._confirm_wait_s, wait_s, self._settings.first_retry_s)
+            self._confirm_wait_s = wait_s
         else:
             wait_s *= 1 - self._shift
             self._shift = 0.0

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from nearcast.errors import WireError
+from nearcast.wire.backoff import next_wait_s
 from nearcast.wire.codec import encode_publish_head, encode_publish_tail, join_publish
 from nearcast.wire.framing import check_publish_fits
 from nearcast.wire.round_trip import RoundTrip
@@ -112,7 +113,8 @@ class Outbox:
                 item = stream.pending[sequence]
                 if item.due <= now:
                     frames.append(join_publish(item.head, tail))
-                    self._note_sent(item, now, 2 * item.wait_s)
+                    wait_s = next_wait_s(item.wait_s, self._settings.longest_retry_s)
+                    self._note_sent(item, now, wait_s)
                 stream.repeat_due = min(stream.repeat_due, item.due)
         end = min(stream.next_sequence, stream.oldest + self._settings.publish_window)
         for sequence in range(stream.unsent, end):
@@ -178,6 +180,5 @@ class Outbox:
         return max(_AT_ONCE if self._fresh else self._repeat_due, self._paused_until)
 
     def _note_sent(self, item: _Pending, now: float, wait_s: float) -> None:
-        item.wait_s = min(wait_s, self._settings.longest_retry_s)
-        item.sent_at, item.due = now, now + item.wait_s
+        item.wait_s, item.sent_at, item.due = wait_s, now, now + wait_s
         item.times_sent += 1

@@ -9,6 +9,7 @@ from typing import NamedTuple
 import msgspec
 
 from nearcast.wire.actions import Datagram, SendDatagram
+from nearcast.wire.backoff import next_wait_s
 from nearcast.wire.channel import REPLAY_WINDOW, Channel
 from nearcast.wire.codec import COPY, encode, mark_copy
 from nearcast.wire.framing import SEALED_OVERHEAD, pack
@@ -216,7 +217,7 @@ class ServerSession:
         for counter, flight in list(self._flights.items()):
             if flight.due <= now and self.address is not None and not self.channel.is_exhausted:
                 del self._flights[counter]
-                wait_s = min(2 * flight.wait_s, self._settings.longest_retry_s)
+                wait_s = next_wait_s(flight.wait_s, self._settings.longest_retry_s)
                 copies = [mark_copy(frame) for frame in flight.frames]
                 again = Flight(flight.frames, now + wait_s, wait_s)
                 self.send([Packet(b"".join(copies), again)], sent)

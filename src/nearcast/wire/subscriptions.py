@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from nearcast.wire.actions import Confirmed
+from nearcast.wire.backoff import next_wait_s
 from nearcast.wire.messages import Confirm, Subscribe, Unsubscribe
 from nearcast.wire.settings import WireSettings
 
@@ -50,8 +51,8 @@ class Subscriptions:
         settings = self._settings
         for topic, request in self._requests.items():
             if request.due <= now:
-                request.wait_s = min(
-                    2 * request.wait_s or settings.first_retry_s, settings.longest_retry_s
+                request.wait_s = next_wait_s(
+                    request.wait_s, settings.longest_retry_s, settings.first_retry_s
                 )
                 request.due = now + request.wait_s
                 message = Subscribe if request.subscribed else Unsubscribe
