@@ -14,6 +14,7 @@
     ├── RestartNeededError           a part of a server is lost; only a new start of it helps
     ├── ProcessorError               a message processor is unknown or cannot be loaded
     │   └── ProcessorTimeoutError    it took too long and was ended
+    ├── TrustError                   a credential or a signature does not count
     ├── WireError (ValueError)       a message cannot be sent
     └── PlanningError                no plan can be made
         └── SolverError              the MILP solver failed
@@ -36,6 +37,7 @@ __all__ = [
     "SpoolError",
     "SpoolFullError",
     "SpoolLostError",
+    "TrustError",
     "WireError",
 ]
 
@@ -85,6 +87,10 @@ class OutputError(NearcastError):
 
 class PipelineError(NearcastError):
     """Spark cannot start, cannot be reached, or a stage of the pipeline failed."""
+
+
+class TrustError(NearcastError):
+    """A credential or another signed document does not count here, and why."""
 
 
 class WireError(NearcastError, ValueError):

@@ -5,13 +5,8 @@ from __future__ import annotations
 import pytest
 
 from nearcast.errors import ConfigError
-from nearcast.server.processor_rules import (
-    FORWARD,
-    ProcessorRule,
-    check_pattern,
-    matches,
-    rule_for,
-)
+from nearcast.server.processor_rules import FORWARD, ProcessorRule, rule_for
+from nearcast.trust.topic_pattern import check_pattern, matches
 
 
 @pytest.mark.parametrize(
@@ -29,6 +24,13 @@ from nearcast.server.processor_rules import (
         ("+/+/lane", "a/b/lane", True),
         ("#", "anything/at/all", True),
         ("+", "", True),
+        ("traffic/#", "traffic/#", True),
+        ("traffic/#", "#", False),
+        ("traffic/+", "traffic/#", False),
+        ("traffic/+", "traffic/+", True),
+        ("traffic/north", "traffic/+", False),
+        ("traffic/+/lane", "traffic/#", False),
+        ("#", "#", True),
     ],
 )
 def test_patterns_match_level_by_level(pattern: str, topic: str, expected: bool) -> None:

@@ -66,7 +66,8 @@ def read_rules(
     ProcessorError
         When a processor cannot be made with its options.
     """
-    from nearcast.server.processor_rules import ProcessorRule, check_pattern, check_rules
+    from nearcast.server.processor_rules import ProcessorRule, check_rules
+    from nearcast.trust.topic_pattern import check_pattern
 
     rules = []
     for text in texts:

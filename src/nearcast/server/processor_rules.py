@@ -9,8 +9,9 @@ import msgspec
 
 from nearcast.broker.registry import make_processor
 from nearcast.errors import ConfigError
+from nearcast.trust.topic_pattern import check_pattern, matches
 
-__all__ = ["FORWARD", "ProcessorRule", "check_pattern", "check_rules", "matches", "rule_for"]
+__all__ = ["FORWARD", "ProcessorRule", "check_rules", "rule_for"]
 
 
 class ProcessorRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -27,18 +28,6 @@ class ProcessorRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 FORWARD = ProcessorRule("#")
 """What is done with topics that no rule matches."""
-
-
-def check_pattern(pattern: str) -> None:
-    """Raise ConfigError when a pattern cannot match as its author meant it."""
-    levels = pattern.split("/")
-    if not pattern:
-        raise ConfigError("a topic pattern is empty")
-    if "#" in levels[:-1]:
-        raise ConfigError(f"topic pattern {pattern!r}: '#' stands at the end only")
-    for level in levels:
-        if level not in ("+", "#") and ("+" in level or "#" in level):
-            raise ConfigError(f"topic pattern {pattern!r}: '+' and '#' stand for whole levels")
 
 
 def check_rules(rules: Iterable[ProcessorRule]) -> None:
@@ -58,17 +47,6 @@ def check_rules(rules: Iterable[ProcessorRule]) -> None:
             raise ConfigError(f"topic pattern {rule.pattern!r} has two processors")
         seen.add(rule.pattern)
         make_processor(rule.processor, rule.options)
-
-
-def matches(pattern: str, topic: str) -> bool:
-    """Tell whether a pattern matches a topic; ``traffic/#`` matches ``traffic`` as well."""
-    wanted, levels = pattern.split("/"), topic.split("/")
-    if wanted[-1] == "#":
-        wanted.pop()
-        levels = levels[: len(wanted)]
-    return len(wanted) == len(levels) and all(
-        want in ("+", level) for want, level in zip(wanted, levels, strict=True)
-    )
 
 
 def rule_for(rules: Iterable[ProcessorRule], topic: str) -> ProcessorRule:
