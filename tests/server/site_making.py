@@ -7,7 +7,9 @@ from dataclasses import dataclass, field
 from random import Random
 
 from nearcast.server.site_orders import ClientOrder, Orders, TopicOrder
-from nearcast.testing.simulated_site import Network, SimulatedClient, SimulatedSite
+from nearcast.testing.simulated_client import SimulatedClient
+from nearcast.testing.simulated_network import Network
+from nearcast.testing.simulated_site import SimulatedSite
 from nearcast.wire.actions import Confirmed
 from nearcast.wire.noise import public_key
 from nearcast.wire.settings import WireSettings

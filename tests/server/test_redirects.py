@@ -13,7 +13,9 @@ from nearcast.server.mesh_messages import LoadReport, decode_mesh
 from nearcast.server.peer_channel import decode_frame
 from nearcast.server.site_orders import ClientOrder, Orders, TopicOrder
 from nearcast.server.stream_targets import Capacity
-from nearcast.testing.simulated_site import Network, SimulatedClient, SimulatedSite
+from nearcast.testing.simulated_client import SimulatedClient
+from nearcast.testing.simulated_network import Network
+from nearcast.testing.simulated_site import SimulatedSite
 from nearcast.wire.actions import Confirmed, Connected, Disconnected
 from nearcast.wire.messages import CloseReason
 from nearcast.wire.noise import public_key

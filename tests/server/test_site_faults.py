@@ -25,7 +25,7 @@ from nearcast.server.mesh_messages import (
     encode_mesh,
 )
 from nearcast.server.peer_channel import Frame, encode_frame
-from nearcast.testing.simulated_site import Network
+from nearcast.testing.simulated_network import Network
 from nearcast.wire.hot_frames import encode_notify
 from nearcast.wire.messages import Notify
 from server.site_making import QUICK, Identity, RandomSite

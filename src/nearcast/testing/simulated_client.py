@@ -1,0 +1,80 @@
+"""A client of a simulated site and all that it was told."""
+
+from __future__ import annotations
+
+from nearcast.testing.machine_clock import MachineClock
+from nearcast.testing.simulated_world import SimulatedWorld
+from nearcast.wire.actions import ClientEvent, SendDatagram
+from nearcast.wire.client_session import ClientSession
+from nearcast.wire.notification import Notification
+from nearcast.wire.settings import Address
+
+__all__ = ["SimulatedClient"]
+
+
+class SimulatedClient:
+    """A client with a clock of its own."""
+
+    def __init__(self, site: SimulatedWorld, name: str, key: bytes, session: ClientSession) -> None:
+        self.site, self.name, self.key, self.session = site, name, key, session
+        self.clock = MachineClock(site.clock)
+        self.events: list[tuple[float, ClientEvent]] = []
+        self.port = 1
+        """Of its address; another one: it has moved to another network."""
+        self._wakeup = float("inf")
+
+    @property
+    def address(self) -> Address:
+        """Where it is now."""
+        return self.name, self.port
+
+    @property
+    def notified(self) -> list[Notification]:
+        """All notifications, in the order they came."""
+        return [event for _, event in self.events if isinstance(event, Notification)]
+
+    def connect(self) -> None:
+        """Open a session."""
+        self.session.connect(self.clock.read())
+        self.go_on()
+
+    def go_on(self) -> None:
+        """Send what the session has to send, and plan its next turn."""
+        site = self.site
+        for item in self.session.poll(self.clock.read()):
+            if isinstance(item, SendDatagram):
+                site.send_datagram(self.name, self.address, item)
+            else:
+                self.events.append((site.now, item))
+        at = max(site.now, self.clock.true_time(self.session.next_wakeup()))
+        if at < self._wakeup:
+            self._wakeup = at
+            site.at(at, lambda: self._on_timer(at))
+
+    def on_datagram(self, data: bytes, _source: Address, port: int) -> None:
+        """Take a datagram, unless it was sent to where the client was before."""
+        if port != self.port:
+            return
+        self.session.receive([data], self.clock.read())
+        self.go_on()
+
+    def publish(self, topic: str, payload: bytes, *, durable: bool = True) -> int:
+        """Publish now."""
+        sequence = self.session.publish(topic, payload, self.clock.read(), durable=durable)
+        self.go_on()
+        return sequence
+
+    def subscribe(self, topic: str) -> None:
+        """Subscribe now."""
+        self.session.subscribe(topic)
+        self.go_on()
+
+    def unsubscribe(self, topic: str) -> None:
+        """End a subscription now."""
+        self.session.unsubscribe(topic)
+        self.go_on()
+
+    def _on_timer(self, at: float) -> None:
+        if at == self._wakeup:
+            self._wakeup = float("inf")
+            self.go_on()

@@ -1,0 +1,96 @@
+"""Time, chance and the network of a simulated site: what all its machines share."""
+
+from __future__ import annotations
+
+import heapq
+import random
+from collections.abc import Callable
+
+from nearcast.broker.processing import ProcessorRunner
+from nearcast.broker.processors.forward import Forward
+from nearcast.broker.requests import ProcessRequest, ProcessResult
+from nearcast.broker.topic_spool import TopicSpool
+from nearcast.server.server_settings import ServerSettings
+from nearcast.testing.simulated_network import Network
+from nearcast.wire.actions import Datagram
+from nearcast.wire.settings import Address, WireSettings
+
+__all__ = ["SimulatedWorld"]
+
+_START = 1_700_000_000.0
+
+
+class SimulatedWorld:
+    """A clock that jumps from event to event, and the way from machine to machine."""
+
+    def __init__(
+        self, seed: int, network: Network | None = None, wire: WireSettings | None = None
+    ) -> None:
+        self.random = random.Random(seed)
+        self.network, self.wire = network or Network(), wire or WireSettings()
+        self.now = _START
+        """The true time."""
+        self.sync_s = 0.003
+        self.process_s = 0.001
+        self.segment_bytes = 1 << 16
+        self.inline_processors = ServerSettings("").inline_processors
+        self.process: Callable[[str, ProcessRequest], ProcessResult | None] = self.forward
+        """What processors outside the servers, by server, make of a request; None: they hang."""
+        self.processed: list[tuple[str, str, str, int, int]] = []
+        """What `forward` was given: server, topic, publisher, epoch, sequence."""
+        self.frames = 0
+        """Frames that servers sent to each other."""
+        self.on_datagram: dict[str, Callable[[bytes, Address, int], None]] = {}
+        """By machine: takes data, its sender's address, and the port that it was sent to."""
+        self.on_frame: dict[str, Callable[[str, bytes], None]] = {}
+        """By server: takes the sender's name and a frame."""
+        self._heap: list[tuple[float, int, Callable[[], None]]] = []
+        self._count = 0
+
+    def clock(self) -> float:
+        """Return the true time now."""
+        return self.now
+
+    def run(self, seconds: float) -> None:
+        """Let time pass."""
+        end = self.now + seconds
+        while self._heap and self._heap[0][0] <= end:
+            self.now, _, call = heapq.heappop(self._heap)
+            call()
+        self.now = end
+
+    def at(self, when: float, call: Callable[[], None]) -> None:
+        """Call something at a time."""
+        self._count += 1
+        heapq.heappush(self._heap, (when, self._count, call))
+
+    def later(self, seconds: float, call: Callable[[], None]) -> None:
+        """Call something after a while."""
+        self.at(self.now + seconds, call)
+
+    def send_datagram(self, sender: str, source: Address, datagram: Datagram) -> None:
+        """Send a datagram between a client and a server."""
+        receiver, port = datagram.address
+        take, data = self.on_datagram.get(receiver), datagram.data
+        if take is not None:
+            for delay_s in self.network.arrivals(sender, receiver, self.random):
+                self.later(delay_s, lambda: take(data, source, port))
+
+    def send_frame(self, sender: str, receiver: str, frame: bytes) -> None:
+        """Send a frame between two servers."""
+        self.frames += 1
+        take = self.on_frame.get(receiver)
+        if take is not None:
+            for delay_s in self.network.arrivals(sender, receiver, self.random):
+                self.later(delay_s, lambda: take(sender, frame))
+
+    def forward(self, server: str, request: ProcessRequest) -> ProcessResult:
+        """Process a request as `Forward` does, and note it."""
+        self.processed += [
+            (server, one.topic, one.publisher, one.epoch, one.sequence) for one in request.batch
+        ]
+        spool = TopicSpool(len(request.batch))
+        for one in request.batch:
+            spool.append(one)
+        outcome = ProcessorRunner(Forward()).run(request.batch, spool.view())
+        return ProcessResult(request.topic, request.request, outcome.notifications)
