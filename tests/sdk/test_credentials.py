@@ -28,6 +28,9 @@ GOOD: dict[str, Any] = {
     "y_km": 2.0,
     "delays_ms": {"10.0.0.5:7000": 0.8, "[::1]:9": 1},
     "datagram_limit": 9000,
+    "credential": "aabb",
+    "authority": "33" * 32,
+    "servers": [{"host": "10.0.0.6", "port": 7001, "server_key": "44" * 32}],
 }
 
 
@@ -56,6 +59,8 @@ def test_the_file_format_is_as_documented(tmp_path: Path) -> None:
     assert credentials.home == Home(("10.0.0.5", 7000), b"\x22" * 32)
     assert credentials.delays_s() == {("10.0.0.5", 7000): 0.0008, ("::1", 9): 0.001}
     assert credentials.settings().datagram_limit == 9000
+    assert (credentials.credential, credentials.authority) == (b"\xaa\xbb", b"\x33" * 32)
+    assert credentials.servers == (Home(("10.0.0.6", 7001), b"\x44" * 32),)
     private = X25519PrivateKey.from_private_bytes(b"\x11" * 32)
     assert credentials.public_key == private.public_key().public_bytes_raw()
 

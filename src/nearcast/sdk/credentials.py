@@ -4,9 +4,12 @@
 
     {"client": "car-7", "private_key": "<64 hex digits>",
      "home": {"host": "10.0.0.5", "port": 7000, "server_key": "<64 hex digits>"},
+     "credential": "<hex digits>", "authority": "<64 hex digits>",
+     "servers": [{"host": "10.0.0.6", "port": 7000, "server_key": "<64 hex digits>"}],
      "x_km": 1.5, "y_km": 2.0, "delays_ms": {"10.0.0.5:7000": 0.8}, "datagram_limit": 1200}
 
-The last four are optional. `delays_ms` holds one-way delays to emulate, by server.
+`credential` is what the site's authority signed, `authority` its public key, `servers` other ways
+into the site. The last four are optional. `delays_ms` holds one-way delays to emulate, by server.
 """
 
 from __future__ import annotations
@@ -53,6 +56,12 @@ class Credentials:
     """One-way delays to emulate, by "host:port" of a server."""
     datagram_limit: int | None = None
     """Most bytes per datagram, when the site differs from the default."""
+    credential: bytes = b""
+    """Signed by the site's authority: who the client is, and what it may do."""
+    authority: bytes = b""
+    """The authority's Ed25519 public key."""
+    servers: tuple[Home, ...] = ()
+    """Other ways into the site, for when the home is away; the best first."""
 
     def __post_init__(self) -> None:
         if not self.client:
@@ -99,6 +108,9 @@ class _CredentialsFile(msgspec.Struct, forbid_unknown_fields=True, omit_defaults
     y_km: float | None = None
     delays_ms: dict[str, float] = {}
     datagram_limit: int | None = None
+    credential: str = ""
+    authority: str = ""
+    servers: list[_HomeFile] = []
 
 
 def new_private_key() -> bytes:
@@ -141,6 +153,9 @@ def load_credentials(path: str | Path) -> Credentials:
             y_km=file.y_km,
             delays_ms=file.delays_ms,
             datagram_limit=file.datagram_limit,
+            credential=_hex("credential", file.credential),
+            authority=_key("authority", file.authority) if file.authority else b"",
+            servers=tuple(map(_home, file.servers)),
         )
     except (msgspec.MsgspecError, UnicodeDecodeError, ConfigError) as error:
         raise ConfigError(f"{path}: {error}") from None
@@ -153,15 +168,17 @@ def save_credentials(
     path = Path(path)
     if path.exists() and not overwrite:
         raise OutputError(f"{path}: exists already, and the key in it would be lost")
-    home = credentials.home
     file = _CredentialsFile(
         client=credentials.client,
         private_key=credentials.private_key.hex(),
-        home=_HomeFile(*home.address, home.server_key.hex()),
+        home=_home_file(credentials.home),
         x_km=credentials.x_km,
         y_km=credentials.y_km,
         delays_ms=dict(credentials.delays_ms),
         datagram_limit=credentials.datagram_limit,
+        credential=credentials.credential.hex(),
+        authority=credentials.authority.hex(),
+        servers=[_home_file(one) for one in credentials.servers],
     )
     content = msgspec.json.format(msgspec.json.encode(file), indent=2) + b"\n"
     # beside the file, then in its place: a reader never sees half a file
@@ -182,14 +199,21 @@ def _home(file: _HomeFile) -> Home:
         raise ConfigError(f"home: {error}") from None
 
 
+def _home_file(home: Home) -> _HomeFile:
+    return _HomeFile(*home.address, home.server_key.hex())
+
+
 def _key(name: str, digits: str) -> bytes:
-    try:
-        key = bytes.fromhex(digits)
-    except ValueError:
-        key = b""
-    if len(key) != KEY_BYTES:
+    if len(digits) != 2 * KEY_BYTES:
         raise ConfigError(f"{name}: must have {2 * KEY_BYTES} hex digits")
-    return key
+    return _hex(name, digits)
+
+
+def _hex(name: str, digits: str) -> bytes:
+    try:
+        return bytes.fromhex(digits)
+    except ValueError:
+        raise ConfigError(f"{name}: must have {len(digits)} hex digits") from None
 
 
 def _read_address(text: str) -> Address:

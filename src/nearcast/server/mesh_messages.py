@@ -8,10 +8,11 @@ from __future__ import annotations
 import msgspec
 
 from nearcast.errors import WireError
-from nearcast.server.site_orders import Orders
+from nearcast.server.site_orders import ClientOrder, Orders
 
 __all__ = [
     "Advance",
+    "ClientIs",
     "Copies",
     "CopyNack",
     "Forward",
@@ -31,6 +32,7 @@ __all__ = [
     "SyncDone",
     "Undelivered",
     "Unsubscribed",
+    "WhereIs",
     "decode_mesh",
     "encode_mesh",
 ]
@@ -198,6 +200,20 @@ class NewOrders(_Base, frozen=True):
     orders: Orders
 
 
+class WhereIs(_Base, frozen=True):
+    """A server to the manager: a client came that the orders do not name."""
+
+    client: str
+
+
+class ClientIs(_Base, frozen=True):
+    """Answer to WhereIs."""
+
+    client: str
+    order: ClientOrder | None
+    """None: the site knows no home of it; it stays where it is."""
+
+
 MeshMessage = (
     Forward
     | ForwardAck
@@ -217,6 +233,8 @@ MeshMessage = (
     | Hello
     | LoadReport
     | NewOrders
+    | WhereIs
+    | ClientIs
 )
 
 _encoder = msgspec.msgpack.Encoder()

@@ -5,13 +5,16 @@ A server keeps the last orders on its disk and goes on by them while the manager
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
 from nearcast.server.processor_rules import ProcessorRule
 
-__all__ = ["ClientOrder", "Orders", "ServerOrder", "TopicOrder"]
+__all__ = ["Acknowledge", "ClientOrder", "Orders", "ServerOrder", "TopicOrder"]
+
+Acknowledge = Literal["one", "two"]
+"""On how many servers a message is durable before it is acknowledged: level L1 or L2."""
 
 
 class ServerOrder(msgspec.Struct, frozen=True):
@@ -26,6 +29,8 @@ class ServerOrder(msgspec.Struct, frozen=True):
     mesh_host: str = ""
     """Where other servers connect to."""
     mesh_port: int = 0
+    credential: bytes = b""
+    """Signed by the authority: says the same of its key, and what it may be."""
 
 
 class TopicOrder(msgspec.Struct, frozen=True):
@@ -41,6 +46,11 @@ class TopicOrder(msgspec.Struct, frozen=True):
     options: dict[str, Any] = {}
     notify_after_sync: bool = False
     spool_bytes: int | None = None
+    version: int = 0
+    """The plan in which its brokers or the targets of its streams last changed."""
+    moved_from: tuple[str, ...] = ()
+    """Its brokers in the plan before that which are none now."""
+    acknowledge: Acknowledge = "one"
 
 
 class ClientOrder(msgspec.Struct, frozen=True):
@@ -55,7 +65,7 @@ class ClientOrder(msgspec.Struct, frozen=True):
 
 
 class Orders(msgspec.Struct, frozen=True):
-    """The whole story for a server; a higher revision replaces a lower one."""
+    """All that one server needs to know; a higher revision replaces a lower one."""
 
     revision: int
     """Rises with every change: of the plan, of the servers, of the enrolled clients."""
@@ -65,5 +75,12 @@ class Orders(msgspec.Struct, frozen=True):
     servers: tuple[ServerOrder, ...]
     topics: tuple[TopicOrder, ...]
     clients: tuple[ClientOrder, ...]
+    """Those whose home it is, and those that publish here; any other one is a guest."""
     processors: tuple[ProcessorRule, ...] = ()
     """What brokers do with the messages of topics, those without orders included."""
+    moved: dict[str, str] = {}
+    """Homes of the clients that left this server in the last plan."""
+    issued_s: int = 0
+    """When they were signed; Unix time by the manager's clock."""
+    revocations: bytes = b""
+    """The signed list of what no longer counts; empty while there is none."""
