@@ -15,7 +15,7 @@ from typing import Any, cast
 import pytest
 
 from cli.conftest import Run, run  # noqa: F401
-from nearcast.experiments.latency import rounds
+from nearcast.experiments.latency import knee, rounds
 from nearcast.experiments.latency.arrivals import Heard, count
 from nearcast.experiments.latency.lean_sessions import LeanSession
 from nearcast.experiments.latency.pacing import Pacer
@@ -203,21 +203,52 @@ def test_a_peer_that_cannot_be_had_is_left_out_with_one_line(
     assert answer.err == ("warning: nats is left out, it cannot be installed: no broker here\n")
 
 
-def test_the_knee_is_the_last_rate_before_it_breaks(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("breaks_above_hz", "holds_long_hz", "held", "broke", "runs"),
+    [
+        (5000, 5000, 4500, 5511, 8),
+        (5000, 4000, 3674, 4500, 9),
+        (1000, 1000, 889, 1089, 8),
+        (50, 50, 0, 117, 16),
+    ],
+)
+def test_the_knee_is_the_highest_rate_that_is_held_long(
+    monkeypatch: pytest.MonkeyPatch,
+    breaks_above_hz: int,
+    holds_long_hz: int,
+    held: int,
+    broke: int,
+    runs: int,
+) -> None:
+    asked = []
+
     @contextmanager
     def running() -> Iterator[Target]:
         yield Target({}, {})
 
-    def answer(module: str, question: dict[str, Any]) -> dict[str, Any]:
-        rate_hz = question["rate_hz"]
-        row = made("", rate_hz, 1.0, 60.0 if rate_hz > 2000 else 5.0)
+    def answer(_module: str, question: dict[str, Any]) -> dict[str, Any]:
+        rate_hz, is_long = question["rate_hz"], question["seconds"] >= 10
+        asked.append(rate_hz)
+        limit_hz = holds_long_hz if is_long else breaks_above_hz
+        row = made("", rate_hz, 1.0, 60.0 if rate_hz > limit_hz else 5.0)
         del row["system"], row["rate"], row["cpu_us_by_process"], row["cpu_us_per_message"]
         return {**row, "cpu_s": {}, "load_cpu_s": 1.0, "seconds": 10.0, "stolen_s": None}
 
     monkeypatch.setitem(SYSTEMS, "nats", running)
     monkeypatch.setattr(rounds, "ask_worker", answer)
-    (knee,) = rounds.find_knees(["nats"], skip=lambda system, reason: pytest.fail(reason))
-    assert (knee["held_rate"], knee["broke_rate"], knee["broke_p99_ms"]) == (2000, 3000, 60.0)
+    (found,) = knee.find_knees(["nats"], skip=lambda system, reason: pytest.fail(reason))
+    assert (found["held_rate"], found["broke_rate"], found["broke_p99_ms"]) == (held, broke, 60.0)
+    assert len(asked) == runs
+
+
+def test_a_knee_is_shown_beside_the_best_peers() -> None:
+    ends = {"held_p99_ms": 9.0, "broke_rate": None, "broke_p99_ms": None, "broke_lost": None}
+    knees = [
+        {"system": system, "held_rate": rate, **ends}
+        for system, rate in (("nearcast", 6000), ("nats", 4000), ("zenoh", 8000))
+    ]
+    assert [row["rate / best peer"] for row in knee.table(knees)] == [0.75, 0.5, 1.0]
+    assert knee.table(knees[:1])[0]["rate / best peer"] is None
 
 
 @pytest.mark.parametrize(

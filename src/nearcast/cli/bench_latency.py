@@ -6,7 +6,14 @@ from pathlib import Path
 
 import click
 
-from nearcast.cli.bench_output import finish_rows, kept, out_option, prepare, whole_numbers
+from nearcast.cli.bench_output import (
+    finish_rows,
+    kept,
+    out_option,
+    prepare,
+    print_rows,
+    whole_numbers,
+)
 from nearcast.cli.console import json_option, step_progress
 
 __all__ = ["latency"]
@@ -21,13 +28,15 @@ __all__ = ["latency"]
     show_default=True,
     help="For each run, after a second that is not counted.",
 )
-@click.option("--rounds", type=click.IntRange(min=1), default=3, show_default=True)
+@click.option("--rounds", type=click.IntRange(min=0), default=3, show_default=True)
 @click.option(
     "--systems", default="nearcast,nearcast-child,nats,zenoh,mosquitto", show_default=True
 )
 @click.option("--two-edges", is_flag=True, help="Also with the subscribers on another edge server.")
 @click.option(
-    "--knee", is_flag=True, help="Also find the highest rate that each system holds for 10 s."
+    "--knee",
+    is_flag=True,
+    help="Also find the highest rate that each system holds for 10 s; alone with --rounds 0.",
 )
 @out_option
 @json_option
@@ -52,7 +61,8 @@ def latency(
     losses those of all rounds; a lost notification had not come 5 s after the last message.
     """
     from nearcast.errors import ConfigError, NearcastError
-    from nearcast.experiments.latency.rounds import find_knees, run_rounds, to_rows
+    from nearcast.experiments.latency.knee import STEPS, find_knees, table
+    from nearcast.experiments.latency.rounds import run_rounds, to_rows
     from nearcast.experiments.latency.systems import PEERS, SYSTEMS, TWO_EDGES
     from nearcast.experiments.latency.verdicts import summary, verdicts
 
@@ -69,7 +79,7 @@ def latency(
         click.echo(f"warning: {reason}", err=True)
         broken.extend([reason] if system not in PEERS else [])
 
-    steps = len(names) * (len(rates_hz) * rounds + (8 if knee else 0))
+    steps = len(names) * (len(rates_hz) * rounds + (STEPS if knee else 0))
     with step_progress(steps, enabled=not as_json) as begin:
         runs = kept(
             run_rounds(names, rates_hz, seconds=seconds, rounds=rounds, skip=skip, begin=begin)
@@ -79,10 +89,7 @@ def latency(
     more = {"knee": knees} if knee else {}
     finish_rows("latency", rows, summary(rows), out, as_json, more)
     if not as_json:
-        for row in knees:
-            broke = row["broke_rate"]
-            until = "" if broke is None else f", not {broke:,}"
-            click.echo(f"{row['system']} holds {row['held_rate']:,} messages/s{until}")
+        print_rows(table(knees))
         for verdict in verdicts(rows, knees):
             click.echo(str(verdict))
     if lost := sum(row["unacknowledged"] for row in rows):

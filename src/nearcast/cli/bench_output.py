@@ -14,7 +14,15 @@ import click
 from nearcast.cli.console import print_json, print_table, show_number
 from nearcast.errors import ConfigError, OutputError
 
-__all__ = ["finish", "finish_rows", "kept", "out_option", "prepare", "whole_numbers"]
+__all__ = [
+    "finish",
+    "finish_rows",
+    "kept",
+    "out_option",
+    "prepare",
+    "print_rows",
+    "whole_numbers",
+]
 
 Point = TypeVar("Point")
 
@@ -59,7 +67,7 @@ def finish(
     if as_json:
         print_json({"case": case, "summary": list(shown), "points": list(points)})
         return
-    _print(shown)
+    print_rows(shown)
 
 
 def finish_rows(
@@ -75,7 +83,7 @@ def finish_rows(
     if as_json:
         print_json({"rows": list(rows), **(more or {})})
         return
-    _print(summary)
+    print_rows(summary)
 
 
 def whole_numbers(option: str, text: str) -> list[int]:
@@ -99,7 +107,8 @@ def _write(case: str, rows: Sequence[Mapping[str, Any]], out: Path | None) -> No
         raise OutputError(f"{out}: cannot be written: {reason.strerror}") from reason
 
 
-def _print(shown: Sequence[dict[str, Any]]) -> None:
+def print_rows(shown: Sequence[dict[str, Any]]) -> None:
+    """Show a table, if there is anything in it."""
     rows = [_cells(row) for row in shown]
     if rows:
         print_table(list(rows[0]), [list(row.values()) for row in rows])

@@ -1,4 +1,4 @@
-"""The runs: interleaved rounds over systems and rates, medians over rounds, and the knee."""
+"""The runs: interleaved rounds over systems and rates, medians over rounds."""
 
 from __future__ import annotations
 
@@ -12,15 +12,10 @@ from nearcast.experiments.latency.peer_packages import PeerMissingError
 from nearcast.experiments.latency.systems import PEERS, SYSTEMS
 from nearcast.experiments.latency.target import Target, ask_worker
 
-__all__ = ["KNEE_P99_MS", "find_knees", "run_rounds", "to_rows"]
+__all__ = ["left_out_because", "measure", "run_rounds", "to_rows"]
 
 Row = dict[str, Any]
 WARM_UP_S = 1.0
-KNEE_P99_MS = 50.0
-_KNEE_S = 10.0
-_KNEE_RATES_HZ = (1000, 2000, 3000, 4000, 5000, 6000, 7000, 8000, 10000, 12000, 15000, 20000)
-_KNEE_RATE_SHARE = 0.98
-"""The load must have sent at so much of the rate, or it was the load that broke."""
 
 
 def run_rounds(
@@ -47,47 +42,10 @@ def run_rounds(
                 with SYSTEMS[system]() as target:
                     for rate_hz in rates_hz:
                         begin(f"round {turn + 1}: {system}, {rate_hz:,} messages/s")
-                        yield _measure(system, target, rate_hz, seconds)
+                        yield measure(system, target, rate_hz, seconds)
             except NearcastError as error:
                 left_out.add(system)
-                skip(system, _reason(system, error))
-
-
-def find_knees(
-    systems: Sequence[str],
-    *,
-    skip: Callable[[str, str], None],
-    begin: Callable[[str], None] = lambda name: None,
-    rates_hz: Sequence[int] = _KNEE_RATES_HZ,
-    seconds: float = _KNEE_S,
-) -> Iterator[Row]:
-    """Find the highest rate each system holds without loss at p99 < 50 ms; one row per system."""
-    for system in systems:
-        held: Row = {}
-        broke: Row = {}
-        try:
-            with SYSTEMS[system]() as target:
-                for rate_hz in rates_hz:
-                    begin(f"knee: {system}, {rate_hz:,} messages/s")
-                    row = _measure(system, target, rate_hz, seconds)
-                    if not _is_held(row):  # one hiccup of the machine must not end the search
-                        row = _measure(system, target, rate_hz, seconds)
-                    if not _is_held(row):
-                        broke = row
-                        break
-                    held = row
-        except NearcastError as error:
-            skip(system, _reason(system, error))
-            continue
-        yield {
-            "system": system,
-            "held_rate": held.get("rate", 0),
-            "held_p99_ms": held.get("p99_ms"),
-            "broke_rate": broke.get("rate"),
-            "broke_p99_ms": broke.get("p99_ms"),
-            "broke_lost": broke.get("lost"),
-            "broke_load_cpu_percent": broke.get("load_cpu_percent"),
-        }
+                skip(system, left_out_because(system, error))
 
 
 def to_rows(runs: Sequence[Row]) -> list[Row]:
@@ -131,7 +89,8 @@ def _middle(values: Sequence[float | None]) -> float | None:
     return median(known) if known else None
 
 
-def _measure(system: str, target: Target, rate_hz: int, seconds: float) -> Row:
+def measure(system: str, target: Target, rate_hz: int, seconds: float) -> Row:
+    """Return what happens to a system that runs, at a rate."""
     question = {
         "target": {**target.load, "pids": target.pids},
         "rate_hz": rate_hz,
@@ -154,11 +113,7 @@ def _measure(system: str, target: Target, rate_hz: int, seconds: float) -> Row:
     }
 
 
-def _is_held(row: Row) -> bool:
-    in_time = row["p99_ms"] < KNEE_P99_MS and row["achieved_hz"] >= _KNEE_RATE_SHARE * row["rate"]
-    return in_time and not row["lost"] and not row["unacknowledged"]
-
-
-def _reason(system: str, error: NearcastError) -> str:
+def left_out_because(system: str, error: NearcastError) -> str:
+    """Return the line about a system that is not measured."""
     what = "cannot be installed" if isinstance(error, PeerMissingError) else "failed"
     return f"{system} is left out, it {what}: {error}"

@@ -9,7 +9,7 @@ from nearcast.experiments.latency.nearcast_server import run_nearcast
 from nearcast.experiments.latency.peers import run_mosquitto, run_nats, run_zenoh
 from nearcast.experiments.latency.target import Target
 
-__all__ = ["DEFAULT_SYSTEMS", "PEERS", "SYSTEMS", "TWO_EDGES"]
+__all__ = ["PEERS", "SYSTEMS", "TWO_EDGES"]
 
 
 @contextmanager
@@ -25,7 +25,6 @@ def _nearcast(*, inline: bool = True, two_edges: bool = False) -> Iterator[Targe
 
 TWO_EDGES = "nearcast-two-edges"
 PEERS = ("nats", "zenoh", "mosquitto")
-DEFAULT_SYSTEMS = ("nearcast", "nearcast-child", *PEERS)
 SYSTEMS: dict[str, Callable[[], AbstractContextManager[Target]]] = {
     "nearcast": _nearcast,
     "nearcast-child": lambda: _nearcast(inline=False),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from nearcast.experiments.latency.knee import best_peer_share
 from nearcast.experiments.latency.systems import PEERS, TWO_EDGES
 
 __all__ = ["Verdict", "summary", "verdicts"]
@@ -110,12 +111,9 @@ def _against_inline(
 
 
 def _of_knees(knees: Sequence[Row]) -> list[Verdict]:
-    own = [row["held_rate"] for row in knees if row["system"] == "nearcast"]
-    peers = [row["held_rate"] for row in knees if row["system"] in PEERS]
-    if not own or not peers or not max(peers):
-        return []
     goal = "highest rate held / best peer's"
-    return [Verdict(goal, own[0] / max(peers), _KNEE_SHARE, at_least=True)]
+    shares = [best_peer_share(row, knees) for row in knees if row["system"] == "nearcast"]
+    return [Verdict(goal, one, _KNEE_SHARE, at_least=True) for one in shares if one is not None]
 
 
 def _share(row: Row, rows: Sequence[Row], name: str) -> float | None:
