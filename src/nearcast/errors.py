@@ -90,7 +90,17 @@ class PipelineError(NearcastError):
 
 
 class TrustError(NearcastError):
-    """A credential or another signed document does not count here, and why."""
+    """A credential or another signed document does not count here, and why.
+
+    Parameters
+    ----------
+    reason
+        For counters: ``not_signed``, ``other_key``, ``expired`` or ``revoked``.
+    """
+
+    def __init__(self, message: str, reason: str = "not_signed") -> None:
+        super().__init__(message)
+        self.reason = reason
 
 
 class WireError(NearcastError, ValueError):

@@ -19,6 +19,7 @@ from typing import TypeVar
 from nearcast.broker.sequence_gate import SequenceGate
 from nearcast.links.steady_clock import steady_now
 from nearcast.sdk.credentials import Credentials, new_private_key
+from nearcast.testing.authority import admit_keys
 from nearcast.wire.actions import Deliver, Home, ServerEvent, SessionClosed
 from nearcast.wire.messages import CloseReason, Notify, Report, Subscribe, Unsubscribe
 from nearcast.wire.noise import public_key
@@ -101,7 +102,7 @@ class Edge:
         self.do(forget)
 
     def _new_sessions(self) -> ServerSessions:
-        return ServerSessions(self._key, self.site.enrolled.get, os.urandom, self._settings)
+        return ServerSessions(self._key, admit_keys(self.site.enrolled), os.urandom, self._settings)
 
     def redirect(self, client: str, home: Home) -> None:
         self.do(lambda: self.sessions.redirect(client, home))

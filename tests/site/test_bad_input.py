@@ -170,7 +170,7 @@ def test_a_hundred_thousand_hostile_datagrams_do_not_disturb_honest_clients(
     assert dropped + missed >= sum(sent.values())
     assert missed <= DATAGRAMS // 100
     reasons = {"too_long", "too_short", "unknown_kind", "unknown_session", "init_mac1", "replayed"}
-    assert reasons | {"seal", "not_enrolled"} <= set(drops)
+    assert reasons | {"seal", "not_signed"} <= set(drops)
     assert health(live, "e1") == "ok"
     assert live.processes.pid("e1") == pid
     assert grown_bytes < MEMORY_GROWTH_BYTES

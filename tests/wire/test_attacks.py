@@ -150,7 +150,7 @@ def test_an_unknown_key_gets_no_answer() -> None:
     world, server, _ = _connected()
     init = _init(world, server.home, name=None)
     assert server.sessions.receive([(init, EVIL)], world.now) == []
-    assert server.sessions.drops == {"not_enrolled": 1}
+    assert server.sessions.drops == {"not_signed": 1}
     assert server.sessions.flush(world.now) == []
 
 

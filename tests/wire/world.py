@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from nearcast.broker.sequence_gate import SequenceGate, Verdict
+from nearcast.testing.authority import admit_keys
 from nearcast.wire.actions import (
     Acknowledged,
     ClientEvent,
@@ -61,7 +62,7 @@ class Server:
     def __init__(self, world: World, name: str, key: bytes, settings: WireSettings) -> None:
         self.world = world
         self.home = Home((name, 7000), public_key(key))
-        self.sessions = ServerSessions(key, world.enrolled.get, world.random.randbytes, settings)
+        self.sessions = ServerSessions(key, world.admit, world.random.randbytes, settings)
         self.broker = world.broker
         self.events: list[ServerEvent] = []
         self.bytes_in: Counter[Address] = Counter()
@@ -176,6 +177,7 @@ class World:
         self.settings = settings or WireSettings()
         self.now = START
         self.enrolled: dict[bytes, str] = {}
+        self.admit = admit_keys(self.enrolled)
         self.servers: dict[Address, Server] = {}
         self.clients: list[Client] = []
         self.broker = Broker()

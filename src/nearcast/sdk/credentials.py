@@ -28,6 +28,7 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from nearcast.errors import ConfigError, OutputError, WireError
 from nearcast.wire.actions import Home
+from nearcast.wire.framing import check_credential_fits
 from nearcast.wire.noise import KEY_BYTES, public_key
 from nearcast.wire.settings import Address, WireSettings
 
@@ -76,7 +77,10 @@ class Credentials:
             _read_address(server)
             if not 0 <= delay_ms < math.inf:
                 raise ConfigError(f"delays_ms: {server!r} must be 0 or more, not {delay_ms}")
-        self.settings()
+        try:
+            check_credential_fits(len(self.credential), self.settings().datagram_limit)
+        except WireError as error:
+            raise ConfigError(f"credential: {error}") from None
 
     @property
     def public_key(self) -> bytes:

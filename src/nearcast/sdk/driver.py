@@ -79,7 +79,11 @@ class ClientDriver:
         self.credentials = credentials
         self._settings = credentials.settings()
         self.session = ClientSession(
-            credentials.private_key, credentials.home, random_bytes, self._settings
+            credentials.private_key,
+            credentials.home,
+            random_bytes,
+            self._settings,
+            credentials.credential,
         )
         self.receive = self.session.receive
         """Takes datagrams of the server."""

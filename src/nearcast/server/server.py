@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 from nearcast.broker.requests import ProcessResult
 from nearcast.broker.topic_processing import ProcessorWatch
+from nearcast.server.authorise import admit_enrolled
 from nearcast.server.broker_part import BrokerPart
 from nearcast.server.client_gateway import ClientGateway
 from nearcast.server.delivery import Delivery
@@ -43,6 +44,7 @@ from nearcast.server.subscribers import SubscriberDirectory
 from nearcast.server.subscription_updates import Update
 from nearcast.server.subscriptions import Subscriptions
 from nearcast.spool.changes import LiveTopic
+from nearcast.trust.site_trust import SiteTrust
 from nearcast.wire.server_sessions import ServerSessions
 from nearcast.wire.settings import Address, RandomBytes, WireSettings
 
@@ -76,6 +78,8 @@ class Server:
         For clients; None: this server has none.
     watch
         Is told when a processor runs in this process.
+    trust
+        Decides which credentials count; None: the keys that the orders name, for everything.
     """
 
     def __init__(
@@ -86,6 +90,7 @@ class Server:
         recovered: Mapping[str, LiveTopic] | None = None,
         access: ClientAccess | None = None,
         watch: ProcessorWatch | None = None,
+        trust: SiteTrust | None = None,
     ) -> None:
         self.settings = settings
         self.orders: Orders | None = None
@@ -104,8 +109,9 @@ class Server:
             peers, part.topics, directory, self._subscribers_here, settings.inform_s
         )
         keys: dict[bytes, str] = {}
+        admit = trust.client if trust is not None else admit_enrolled(keys)
         sessions = self.sessions = (
-            ServerSessions(access.static_key, keys.get, access.random_bytes, access.wire)
+            ServerSessions(access.static_key, admit, access.random_bytes, access.wire)
             if access is not None
             else None
         )

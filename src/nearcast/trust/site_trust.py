@@ -79,7 +79,7 @@ class SiteTrust:
         """
         credential = read_body(self.open(Kind.CLIENT, data), ClientCredential)
         if credential.public_key != public_key:
-            raise TrustError("the credential is of another key")
+            raise TrustError("the credential is of another key", "other_key")
         return self._valid("client", credential.client, credential, now_s)
 
     def server(self, data: bytes, now_s: float) -> ServerCredential:
@@ -126,8 +126,8 @@ class SiteTrust:
 
     def _check_revoked(self, kind: str, name: str, serial: int) -> None:
         if serial < self._least_serials.get((kind, name), 0):
-            raise TrustError(f"the credential of {kind} {name!r} was revoked")
+            raise TrustError(f"the credential of {kind} {name!r} was revoked", "revoked")
 
     def _check_time(self, validity: Validity, now_s: float) -> None:
         if max(now_s, self._signed_until_s) >= validity.until_s:
-            raise TrustError("the credential has expired")
+            raise TrustError("the credential has expired", "expired")

@@ -65,7 +65,15 @@ _AT_ONCE = float("-inf")
 
 
 class ClientSession:
-    """One client; `static_key` is its X25519 private key, enrolled at its servers."""
+    """One client.
+
+    Parameters
+    ----------
+    static_key
+        Its X25519 private key.
+    credential
+        What the site's authority signed about it; shown to each server.
+    """
 
     def __init__(
         self,
@@ -73,8 +81,9 @@ class ClientSession:
         home: Home,
         random_bytes: RandomBytes,
         settings: WireSettings | None = None,
+        credential: bytes = b"",
     ) -> None:
-        self._static_key = static_key
+        self._static_key, self._credential = static_key, credential
         self._random_bytes = random_bytes
         self._settings = settings or WireSettings()
         self.home = home
@@ -359,6 +368,7 @@ class ClientSession:
             report.y_km,
             report.direction_deg,
             report.speed_mps,
+            self._credential,
         )
         try:
             self._outgoing.append(handshake.write_init(init, now))

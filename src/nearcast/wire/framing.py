@@ -23,6 +23,7 @@ __all__ = [
     "Header",
     "InitKeys",
     "Kind",
+    "check_credential_fits",
     "check_fits",
     "check_publish_fits",
     "mac2_of",
@@ -42,6 +43,8 @@ MAC_BYTES = 16
 SEALED_OVERHEAD = HEADER_BYTES + 8 + 16
 """Header, counter and tag around a sealed payload."""
 _INIT_OVERHEAD = HEADER_BYTES + 4 + 32 + 48 + 16 + 2 * MAC_BYTES
+_INIT_FIELDS = 64
+"""Most bytes of an INIT's fields but the credential, with their frame."""
 _NONCE_BYTES = 12
 
 
@@ -84,6 +87,13 @@ def read_header(datagram: bytes) -> Header:
     if kind is None:
         raise Refused("unknown_kind")
     return Header(kind, receiver)
+
+
+def check_credential_fits(credential_bytes: int, datagram_limit: int) -> None:
+    """Raise WireError when a credential makes an INIT too large."""
+    room = datagram_limit - _INIT_OVERHEAD - _INIT_FIELDS
+    if credential_bytes > room:
+        raise WireError(f"a credential of {credential_bytes} bytes exceeds the limit of {room}")
 
 
 def pad_init_payload(payload: bytes) -> bytes:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from nearcast.errors import TrustError
+from nearcast.trust.credentials import ClientCredential
 from nearcast.wire.channel import Channel
 from nearcast.wire.codec import Refused, decode, encode
 from nearcast.wire.framing import (
@@ -21,10 +23,11 @@ from nearcast.wire.messages import Acknowledge, Init
 from nearcast.wire.noise import NoiseError, ResponderHandshake, public_key
 from nearcast.wire.settings import Address, RandomBytes, WireSettings
 
-__all__ = ["Admission", "Authorise", "CookieNeeded", "HandshakeGate"]
+__all__ = ["Admission", "Admit", "CookieNeeded", "HandshakeGate"]
 
-Authorise = Callable[[bytes], str | None]
-"""Returns the id of the client that is enrolled with this static public key, or None."""
+Admit = Callable[[bytes, bytes, float], ClientCredential]
+"""Gets a signed credential, the static public key of who showed it, and the time; raises TrustError
+when it does not count."""
 
 
 class CookieNeeded(Refused):
@@ -39,7 +42,7 @@ class CookieNeeded(Refused):
 class Admission:
     """A client that has proved its identity, but not yet that it receives at its address."""
 
-    client: str
+    credential: ClientCredential
     init: Init
     handshake: ResponderHandshake
     sender: int
@@ -52,12 +55,12 @@ class HandshakeGate:
     def __init__(
         self,
         static_key: bytes,
-        authorise: Authorise,
+        admit: Admit,
         random_bytes: RandomBytes,
         settings: WireSettings,
     ) -> None:
         self._static_key = static_key
-        self._authorise = authorise
+        self._admit = admit
         self._random_bytes = random_bytes
         self._settings = settings
         self._keys = InitKeys(public_key(static_key))
@@ -84,15 +87,16 @@ class HandshakeGate:
             payload = handshake.read_first(data[noise_start : -2 * MAC_BYTES])
         except NoiseError:
             raise Refused("init_seal") from None
-        client = self._authorise(handshake.initiator_static)
-        if client is None:
-            raise Refused("not_enrolled")
         messages = [message for message, _ in decode(payload)]
         if len(messages) != 1 or not isinstance(messages[0], Init):
             raise Refused("malformed")
         self._clock.check(handshake.initiator_static, messages[0].time_us, now)
+        try:  # last: a signature costs more than all the rest
+            credential = self._admit(messages[0].credential, handshake.initiator_static, now)
+        except TrustError as error:
+            raise Refused(error.reason) from None
         sender = int.from_bytes(data[HEADER_BYTES:noise_start], "big")
-        return Admission(client, messages[0], handshake, sender)
+        return Admission(credential, messages[0], handshake, sender)
 
     def welcome(self, admission: Admission, index: int, now: float) -> tuple[Channel, bytes]:
         """Return the channel of the new session and the ACKNOWLEDGE datagram."""

@@ -57,6 +57,10 @@ class Init(msgspec.Struct, frozen=True, gc=False):
     y_km: float = 0.0
     direction_deg: float = 0.0
     speed_mps: float = 0.0
+    credential: bytes = b""
+    """Signed by the site's authority; see `trust.credentials`."""
+    visits: bool = False
+    """Whether it only publishes here, while its home is another server."""
 
 
 class Acknowledge(msgspec.Struct, frozen=True, gc=False):

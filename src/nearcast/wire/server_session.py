@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from nearcast.trust.credentials import ClientCredential
 from nearcast.wire.actions import Datagram, SendDatagram
 from nearcast.wire.backoff import next_wait_s
 from nearcast.wire.channel import REPLAY_WINDOW, Channel
@@ -97,6 +98,7 @@ class ServerSession:
         "address",
         "channel",
         "client",
+        "credential",
         "frames",
         "index",
         "init",
@@ -111,7 +113,7 @@ class ServerSession:
 
     def __init__(
         self,
-        client: str,
+        credential: ClientCredential,
         index: int,
         channel: Channel,
         address: Address,
@@ -119,7 +121,9 @@ class ServerSession:
         now: float,
         settings: WireSettings,
     ) -> None:
-        self.client = client
+        self.client = credential.client
+        self.credential = credential
+        """What the authority says of the client: the one source of what it may do."""
         self.index = index
         self.address: Address | None = None
         """Where the client has proved to receive."""

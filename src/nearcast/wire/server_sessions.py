@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from nearcast.errors import WireError
+from nearcast.trust.credentials import ClientCredential
 from nearcast.wire.actions import (
     Datagram,
     Deliver,
@@ -22,7 +23,7 @@ from nearcast.wire.actions import (
 )
 from nearcast.wire.codec import Refused, encode
 from nearcast.wire.framing import SEALED_HEADER, SEALED_OVERHEAD, Kind, read_header
-from nearcast.wire.handshake_gate import Authorise, CookieNeeded, HandshakeGate
+from nearcast.wire.handshake_gate import Admit, CookieNeeded, HandshakeGate
 from nearcast.wire.messages import (
     TOKEN_BYTES,
     Busy,
@@ -57,8 +58,8 @@ class ServerSessions:
     ----------
     static_key
         The server's X25519 private key.
-    authorise
-        Returns the id of the client enrolled with a static public key, or None.
+    admit
+        Returns the credential of a client that shows it, or raises TrustError.
     random_bytes
         Source of keys, session indices and tokens: unpredictable in production, seeded in
         simulations.
@@ -67,13 +68,13 @@ class ServerSessions:
     def __init__(
         self,
         static_key: bytes,
-        authorise: Authorise,
+        admit: Admit,
         random_bytes: RandomBytes,
         settings: WireSettings | None = None,
     ) -> None:
         self._settings = settings or WireSettings()
         self._random_bytes = random_bytes
-        self.handshakes = HandshakeGate(static_key, authorise, random_bytes, self._settings)
+        self.handshakes = HandshakeGate(static_key, admit, random_bytes, self._settings)
         self.drops: Counter[str] = Counter()
         """What was refused, by reason."""
         self._table = SessionTable(self._settings)
@@ -98,6 +99,11 @@ class ServerSessions:
         """Return where a client has proved to receive."""
         session = self._table.by_client.get(client)
         return session.address if session else None
+
+    def credential_of(self, client: str) -> ClientCredential | None:
+        """Return what the authority says of a client that has a session."""
+        session = self._table.by_client.get(client)
+        return session.credential if session else None
 
     # Datagrams in
 
@@ -128,7 +134,7 @@ class ServerSessions:
         except CookieNeeded as needed:
             self._outgoing.append(SendDatagram(address, needed.reply))
             raise
-        if not self._table.make_room(admission.client):
+        if not self._table.make_room(admission.credential.client):
             raise Refused("sessions_full")
         index = self._table.new_index(self._random_bytes)
         channel, reply = self.handshakes.welcome(admission, index, now)
@@ -136,7 +142,7 @@ class ServerSessions:
         self._outgoing.append(SendDatagram(address, reply))
         self._table.add(
             ServerSession(
-                admission.client, index, channel, address, admission.init, now, self._settings
+                admission.credential, index, channel, address, admission.init, now, self._settings
             )
         )
 

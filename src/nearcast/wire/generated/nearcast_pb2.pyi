@@ -5,20 +5,24 @@ from typing import ClassVar as _ClassVar, Optional as _Optional
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class Init(_message.Message):
-    __slots__ = ("time_us", "epoch", "x_km", "y_km", "direction_deg", "speed_mps")
+    __slots__ = ("time_us", "epoch", "x_km", "y_km", "direction_deg", "speed_mps", "credential", "visits")
     TIME_US_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     X_KM_FIELD_NUMBER: _ClassVar[int]
     Y_KM_FIELD_NUMBER: _ClassVar[int]
     DIRECTION_DEG_FIELD_NUMBER: _ClassVar[int]
     SPEED_MPS_FIELD_NUMBER: _ClassVar[int]
+    CREDENTIAL_FIELD_NUMBER: _ClassVar[int]
+    VISITS_FIELD_NUMBER: _ClassVar[int]
     time_us: int
     epoch: int
     x_km: float
     y_km: float
     direction_deg: float
     speed_mps: float
-    def __init__(self, time_us: _Optional[int] = ..., epoch: _Optional[int] = ..., x_km: _Optional[float] = ..., y_km: _Optional[float] = ..., direction_deg: _Optional[float] = ..., speed_mps: _Optional[float] = ...) -> None: ...
+    credential: bytes
+    visits: bool
+    def __init__(self, time_us: _Optional[int] = ..., epoch: _Optional[int] = ..., x_km: _Optional[float] = ..., y_km: _Optional[float] = ..., direction_deg: _Optional[float] = ..., speed_mps: _Optional[float] = ..., credential: _Optional[bytes] = ..., visits: _Optional[bool] = ...) -> None: ...
 
 class Acknowledge(_message.Message):
     __slots__ = ("session", "report_interval_s", "server_time_us", "epoch")

@@ -1,0 +1,51 @@
+"""An authority for tests and simulations: signs at once whatever is asked of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from nearcast.errors import TrustError
+from nearcast.trust.credentials import ClientCredential, Validity, issue_client
+from nearcast.trust.rights import EVERYTHING, Rights
+from nearcast.trust.signed import SigningKey
+from nearcast.trust.site_trust import SiteTrust
+from nearcast.wire.handshake_gate import Admit
+
+__all__ = ["ALWAYS", "SmallAuthority", "admit_keys"]
+
+ALWAYS = Validity(0, 1 << 40)
+"""Of a credential that never expires."""
+
+
+class SmallAuthority:
+    """An authority with a key that is no secret."""
+
+    def __init__(self, seed: bytes = bytes(32)) -> None:
+        self.key = SigningKey(seed)
+
+    def trust(self) -> SiteTrust:
+        """Return what a server of this authority begins with."""
+        return SiteTrust(self.key.public_key)
+
+    def client(
+        self,
+        name: str,
+        public_key: bytes,
+        rights: Rights = EVERYTHING,
+        serial: int = 1,
+        validity: Validity = ALWAYS,
+    ) -> bytes:
+        """Return the signed credential of a client."""
+        credential = ClientCredential(name, public_key, serial, validity, rights)
+        return issue_client(self.key, credential)
+
+
+def admit_keys(keys: Mapping[bytes, str], rights: Rights = EVERYTHING) -> Admit:
+    """Return what lets in the owners of these public keys, whatever they show."""
+
+    def admit(_credential: bytes, public_key: bytes, _now: float) -> ClientCredential:
+        if public_key not in keys:
+            raise TrustError("no client has this key")
+        return ClientCredential(keys[public_key], public_key, 1, ALWAYS, rights)
+
+    return admit
