@@ -21,7 +21,8 @@ HELP = in_help()
 SHOWN = list(dict.fromkeys([*in_pages(), *(line for lines in HELP.values() for line in lines)]))
 PLANNING = ("scenario", "plan", "evaluate", "compare", "size")
 PIPELINE, SITE = ("pipeline",), ("up", "status", "client", "serve", "processors")
-"""Run by tests/pipeline/test_page_commands.py, and by tests/site/test_pages.py."""
+CEREMONY = ("site",)
+"""Run by tests/pipeline/test_page_commands.py, tests/site/test_pages.py, tests/cli/test_site.py."""
 
 
 def nearcast_part(line: str) -> list[str]:
@@ -52,7 +53,7 @@ def test_no_kind_of_command_is_left_out() -> None:
             )
             or re.match(r"echo .* \| nearcast client ", line)
             or line.split()[:2] == ["nearcast", "demo"]
-            or line.split()[1] in (*PLANNING, *PIPELINE, *SITE)
+            or line.split()[1] in (*PLANNING, *PIPELINE, *SITE, *CEREMONY)
         ), line
 
 

@@ -21,6 +21,7 @@ _VERBS = {
     "pipeline": "Run data work on Spark: raw logs to plans, evaluations, sweeps.",
     "reproduce": "Reproduce the published figures and compare them with the papers' findings.",
     "up": "Run a whole site on this machine: manager, cloud server, edge servers.",
+    "site": "Keys and credentials of a site: issue, renew, revoke.",
     "serve": "Run one server of a site: manager, edge or cloud.",
     "status": "Show what a running site is doing.",
     "processors": "Show or change which processor serves which topics of a site.",

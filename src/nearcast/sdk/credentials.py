@@ -27,6 +27,7 @@ import msgspec
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from nearcast.errors import ConfigError, OutputError, WireError
+from nearcast.links.secret_file import write_secret
 from nearcast.wire.actions import Home
 from nearcast.wire.framing import check_credential_fits
 from nearcast.wire.noise import KEY_BYTES, public_key
@@ -185,15 +186,7 @@ def save_credentials(
         servers=[_home_file(one) for one in credentials.servers],
     )
     content = msgspec.json.format(msgspec.json.encode(file), indent=2) + b"\n"
-    # beside the file, then in its place: a reader never sees half a file
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as out:
-            out.write(content)
-        draft.replace(path)
-    except OSError as error:
-        draft.unlink(missing_ok=True)
-        raise OutputError(f"{path}: cannot be written: {error.strerror or error}") from None
+    write_secret(path, content, sync=False)  # one that is lost is made again
 
 
 def _home(file: _HomeFile) -> Home:

@@ -31,6 +31,7 @@ from nearcast.delay.network import network_of
 from nearcast.domain.plan import Model
 from nearcast.domain.scenario import Scenario
 from nearcast.errors import ConfigError, OutputError
+from nearcast.links.secret_file import write_secret
 from nearcast.runtime.config import (
     ONE_ADDRESS,
     ClientsConfig,
@@ -49,7 +50,7 @@ from nearcast.runtime.config import (
 )
 from nearcast.runtime.config_files import write_config
 from nearcast.server.processor_rules import ProcessorRule
-from nearcast.site.secret_files import make_key, write_secret
+from nearcast.site.secret_files import make_key
 from nearcast.wire.noise import public_key
 from nearcast.wire.settings import WireSettings
 
@@ -180,7 +181,7 @@ def lay_out_site(
         }
         token = folder / "token"
         if not token.exists():
-            write_secret(token, secrets.token_urlsafe(24))
+            write_secret(token, secrets.token_urlsafe(24) + "\n")
     except OSError as error:
         raise OutputError(f"{folder}: cannot be written: {error.strerror or error}") from None
     site = SiteFolder(

@@ -13,7 +13,6 @@ Each user who may write to the folder may enrol clients; the server need not run
 from __future__ import annotations
 
 import fcntl
-import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,6 +20,7 @@ from pathlib import Path
 import msgspec
 
 from nearcast.errors import ConfigError, OutputError
+from nearcast.links.secret_file import write_secret
 from nearcast.sdk.credentials import Credentials, new_private_key
 from nearcast.server.client_checks import check_client
 from nearcast.site.secret_files import make_key
@@ -174,17 +174,7 @@ class StandaloneFolder:
             yield
 
     def _write(self, path: Path, content: bytes) -> None:
-        """Replace a file as a whole: a reader never sees half of it."""
-        draft = path.with_name(f".{path.name}.{os.getpid()}")
-        try:
-            with open(draft, "wb") as out:
-                out.write(msgspec.json.format(content, indent=2) + b"\n")
-                out.flush()
-                os.fsync(out.fileno())
-            draft.replace(path)
-        except OSError as error:
-            draft.unlink(missing_ok=True)
-            raise self._unwritable(path, error) from None
+        write_secret(path, msgspec.json.format(content, indent=2) + b"\n")
 
     def _unwritable(self, path: Path, error: OSError) -> OutputError:
         return OutputError(f"{path}: cannot be written: {error.strerror or error}")

@@ -20,6 +20,7 @@ __all__ = [
     "Validity",
     "issue_client",
     "issue_server",
+    "next_serial",
     "read_body",
 ]
 
@@ -87,6 +88,14 @@ def issue_client(key: SigningKey, credential: ClientCredential) -> bytes:
 def issue_server(key: SigningKey, credential: ServerCredential) -> bytes:
     """Return a signed server credential."""
     return key.sign(Kind.SERVER, msgspec.msgpack.encode(credential))
+
+
+def next_serial(last: int, now_s: float) -> int:
+    """Return a serial above the last one of this name.
+
+    Time makes those of two issuers rise as well: of the manager and of the authority itself.
+    """
+    return max(last + 1, int(now_s * 1e6))
 
 
 def read_body(body: bytes, kind: type[T]) -> T:
