@@ -245,3 +245,24 @@ def test_whatever_comes_over_the_mesh_a_server_goes_on(victim: str) -> None:
     made.site.run(20.0)
     assert made.unacknowledged == 0
     check_last_round(made)
+
+
+def test_a_server_without_orders_processes_nothing() -> None:
+    # it does not know the processors: a state kept by one would be lost with another in its place
+    made = RandomSite(1, delegated=1.0, processor="forward")
+    made.start()
+    cloud = made.site.servers["cloud"]
+    cloud.kill()
+    orders, cloud.orders_file = cloud.orders_file, None
+    cloud.restart()
+    before = cloud.stored
+    made.publish_some(5)
+    made.site.run(2.0)
+    assert cloud.stored == before
+    assert made.unacknowledged == 5
+    cloud.kill()
+    cloud.orders_file = orders
+    cloud.restart()
+    made.site.run(10.0)
+    assert made.unacknowledged == 0
+    assert made.heard() == made.expected()

@@ -44,6 +44,7 @@ class BrokerPart:
         self._peers, self._effects = peers, effects
         self.broker = Broker(directory, clock, watch=watch)
         self.topics = TopicRegistry(settings, self.broker, recovered, self._refuse_topic)
+        self._has_orders = False
         self._delivery: Delivery
         self._router: Router
         peers.on(Copies, self._on_copies)
@@ -56,13 +57,17 @@ class BrokerPart:
 
     def obey(self, orders: Orders, now: float) -> None:
         """Manage topics as new orders say; what came before is processed as it was ordered."""
+        self._has_orders = True
         self.do(self.broker.run(now))
         for actions in self.topics.obey(orders):
             self.do(actions)
 
     def ensure_managed(self, topic: str) -> None:
-        """Begin to manage a topic that nobody ordered here; tell all the others."""
-        if not self.topics.is_known(topic):
+        """Begin to manage a topic that nobody ordered here; tell all the others.
+
+        Without any orders its processor is not known: what comes then is refused.
+        """
+        if self._has_orders and not self.topics.is_known(topic):
             for actions in self.topics.volunteer(topic):
                 self.do(actions)
             self._peers.broadcast(Manages(topic))

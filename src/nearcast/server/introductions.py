@@ -38,8 +38,9 @@ class Introductions:
     ) -> None:
         self._peers, self._topics, self._directory = peers, topics, directory
         self._subscribers_here, self._inform_s = subscribers_here, inform_s
-        self._uninformed_by: dict[str, None] = {}
-        """Servers that have not told of their subscribers since this one started."""
+        self._uninformed_by: dict[str, None] | None = None
+        """Servers that have not told of their subscribers since this one started; None while it
+        has no orders, and so does not know how topics are processed."""
         self._informed_at = float("inf")
         peers.on(SyncDone, self._on_sync_done)
 
@@ -50,7 +51,9 @@ class Introductions:
 
     def is_informed(self, now: float) -> bool:
         """Tell whether all subscribers are known, or some server takes too long to tell."""
-        return not self._uninformed_by or now >= self._informed_at
+        return self._uninformed_by is not None and (
+            not self._uninformed_by or now >= self._informed_at
+        )
 
     def on_restarted(self, server: str) -> None:
         """Forget what a server told before it restarted, and tell it everything."""
@@ -68,4 +71,5 @@ class Introductions:
             self._peers.send(server, SyncDone())
 
     def _on_sync_done(self, server: str, _message: SyncDone, _now: float) -> None:
-        self._uninformed_by.pop(server, None)
+        if self._uninformed_by is not None:
+            self._uninformed_by.pop(server, None)

@@ -67,6 +67,15 @@ class FakeDisk:
         """Let the next operation of a kind, after `skip` good ones, fail with an errno code."""
         self._errors.setdefault(operation, []).append((skip, code))
 
+    def make_room(self) -> None:
+        """Let the disk have room without end."""
+        self.capacity_bytes = None
+
+    def forget_faults(self) -> None:
+        """Take back cuts and errors that have not come yet."""
+        self._cut_in = None
+        self._errors.clear()
+
     def restart(self) -> None:
         """Come back after a power cut (or a kill of the whole machine) with what is durable.
 
@@ -89,8 +98,7 @@ class FakeDisk:
                     file.put(at, piece, durable=True)
             file.unsynced.clear()
             file.cached = bytearray(file.durable)
-        self._cut_in = None
-        self._errors.clear()
+        self.forget_faults()
 
     def flip_bit(self, name: str, bit: int) -> None:
         """Let one bit of a file rot."""

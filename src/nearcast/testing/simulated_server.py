@@ -53,7 +53,8 @@ class SimulatedServer:
             self._on_committed,
             self._on_lost,
         )
-        self._orders_file: bytes | None = None
+        self.orders_file: bytes | None = None
+        """The orders on its disk, encoded."""
         self._orders_before: bytes | None = None
         self.publications: list[Row] = []
         """What it wrote into the event log."""
@@ -81,7 +82,7 @@ class SimulatedServer:
     @property
     def saved_orders(self) -> Orders | None:
         """The orders on the disk."""
-        saved = self._orders_file
+        saved = self.orders_file
         return None if saved is None else msgspec.msgpack.decode(saved, type=Orders)
 
     # What a test does to it
@@ -122,11 +123,11 @@ class SimulatedServer:
         """End it with its machine: what was not synced is lost, the last orders maybe."""
         self._end()
         if self._site.random.random() < 0.5:
-            self._orders_file = self._orders_before
+            self.orders_file = self._orders_before
         self.spool.cut_power()
 
-    def crash_in(self, steps: int) -> None:
-        """Kill it after so many outputs from now, maybe in the middle of a pass."""
+    def crash_in(self, steps: int | None) -> None:
+        """Kill it after N outputs from now, maybe in the middle of a pass; None: not at all."""
         self._crash_in = steps
 
     def pause(self) -> None:
@@ -247,7 +248,7 @@ class SimulatedServer:
         self._site.later(self._site.process_s, done)
 
     def _save_orders(self, orders: Orders) -> None:
-        self._orders_before, self._orders_file = self._orders_file, msgspec.msgpack.encode(orders)
+        self._orders_before, self.orders_file = self.orders_file, msgspec.msgpack.encode(orders)
 
     def wake(self) -> None:
         """Plan the next timer."""

@@ -62,6 +62,12 @@ class SimulatedSite(SimulatedWorld):
         self.on_datagram[name] = client.on_datagram
         return client
 
+    def restart_client(self, client: SimulatedClient) -> None:
+        """End a client's program and start it again: it knows its key and its last home."""
+        home, random_bytes = client.session.home, self.random.randbytes
+        client.clock.begin()
+        client.session = ClientSession(client.key, home, random_bytes, self.wire)
+
     def server_orders(self) -> tuple[ServerOrder, ...]:
         """Return the servers as orders name them."""
         return tuple(

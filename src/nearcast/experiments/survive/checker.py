@@ -1,0 +1,112 @@
+"""What must hold after all faults are mended: sets of messages, as Jepsen's queue test has them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from nearcast.experiments.survive.trial_site import TrialMessage, TrialSite
+from nearcast.testing.counting_processor import read_effects
+from nearcast.wire.publication import decode_record
+
+__all__ = ["Findings", "Violation", "check"]
+
+
+class Violation(NamedTuple):
+    """A promise that was not kept."""
+
+    kind: str
+    detail: str
+
+
+@dataclass(slots=True)
+class Findings:
+    """Sizes of the sets, and the messages of those that must be empty."""
+
+    attempted: int = 0
+    acknowledged: int = 0
+    recovered: int = 0
+    """Took effect although they were never acknowledged."""
+    heard: int = 0
+    violations: list[Violation] = field(default_factory=list)
+
+    def add(self, kind: str, detail: object) -> None:
+        """Note a violation."""
+        self.violations.append(Violation(kind, str(detail)))
+
+
+def check(trial: TrialSite) -> Findings:
+    """Compare what was published with spools, effects and what subscribers heard."""
+    trial.look()
+    found = Findings(len(trial.messages))
+    by_payload = {one.payload: one for one in trial.messages}
+    effects = _effects(trial)
+    spooled = _check_spools(trial, found)
+    for payload, count in effects.items():
+        if payload not in by_payload:
+            found.add("unexpected", payload)
+        elif count > 1:
+            found.add("processed_twice", f"{payload}, {count} times")
+    for message in trial.messages:
+        if message.acknowledged:
+            found.acknowledged += 1
+            if message.payload not in effects:
+                found.add("lost", f"{message.payload} is acknowledged and has no effect")
+            if message.payload not in spooled and trial.spool >= len(trial.messages):
+                found.add("lost", f"{message.payload} is acknowledged and in no spool")
+        else:
+            found.recovered += message.payload in effects
+    for name in trial.subscriber_names:
+        _check_hearer(trial, name, by_payload, found)
+    if trial.waiting:
+        found.add("unacknowledged", f"{trial.waiting} publications")
+    return found
+
+
+def _effects(trial: TrialSite) -> Counter[str]:
+    """Return how often each message took effect, over all servers."""
+    effects: Counter[str] = Counter()
+    for server in trial.site.servers.values():
+        for live in server.stored.topics.values():
+            effects += read_effects(live.state)
+    return effects
+
+
+def _check_spools(trial: TrialSite, found: Findings) -> set[str]:
+    """Return what is in any spool; each has every message once and in its publisher's order."""
+    spooled: set[str] = set()
+    for name, server in trial.site.servers.items():
+        for topic, live in server.stored.topics.items():
+            records = [decode_record(topic, one) for one in live.records]
+            last: dict[str, tuple[int, int]] = {}
+            for one in records:
+                place = (one.epoch, one.sequence)
+                if place <= last.get(one.publisher, (0, 0)):
+                    found.add("spool_order", f"{name}: {one.payload.decode()}")
+                last[one.publisher] = place
+            spooled.update(one.payload.decode() for one in records)
+    return spooled
+
+
+def _check_hearer(
+    trial: TrialSite, name: str, by_payload: dict[str, TrialMessage], found: Findings
+) -> None:
+    heard = [one.payload.decode() for one in trial.site.clients[name].notified]
+    found.heard += len(heard)
+    for payload, count in Counter(heard).items():
+        if payload not in by_payload:
+            found.add("unexpected", f"{name} heard what nobody published: {payload}")
+        if count > 1:
+            found.add("heard_twice", f"{name}: {payload}, {count} times")
+    last: dict[tuple[str, str], int] = {}
+    for payload in heard:
+        topic, publisher, number = payload.split()
+        if trial.is_in_order and int(number) < last.get((topic, publisher), -1):
+            found.add("heard_out_of_order", f"{name}: {payload}")
+        last[topic, publisher] = int(number)
+    missed = {
+        one.payload for one in trial.messages if one.acknowledged and name in one.hearers
+    }.difference(heard)
+    for payload in sorted(missed):
+        found.add("missed", f"{name}: {payload}")

@@ -1,0 +1,68 @@
+"""One schedule: a small site, a workload, faults drawn from a seed, and what became of it all."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from nearcast.experiments.survive.checker import Findings, check
+from nearcast.experiments.survive.faults import FAULTS, Faults
+from nearcast.experiments.survive.trial_site import TrialSite
+
+__all__ = ["LOSSLESS", "Schedule", "run_schedule"]
+
+LOSSLESS = frozenset({"kill_manager", "restart_publisher", "move_client", "switch_plan"})
+"""Faults after which nothing has to be sent again: subscribers hear everything in order."""
+_HEAL_S = 60
+_QUIET_S = 12.0
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """What happened in a schedule."""
+
+    seed: int
+    faults: Counter[str]
+    findings: Findings
+
+
+def run_schedule(
+    seed: int, kinds: Sequence[str] = tuple(FAULTS), *, faults: int = 6, messages: int = 4
+) -> Schedule:
+    """Run the schedule of a seed: the same seed gives the same one.
+
+    Parameters
+    ----------
+    kinds
+        Faults to draw from.
+    faults
+        How many.
+    messages
+        Published around each fault.
+    """
+    trial = TrialSite(
+        seed,
+        edges=2 + seed % 2,
+        publishers=1 + seed % 3,
+        subscribers=1 + seed // 2 % 2,
+        topics=1 + seed // 4 % 2,
+        spool=1_000 if seed % 5 else 6,
+        notify_after_sync=seed % 2 == 0,
+        is_in_order=not set(kinds) - LOSSLESS,
+    )
+    trial.start()
+    injected = Faults(trial)
+    for _ in range(faults):
+        trial.publish_some(messages, 0.1)
+        injected.inject(trial.rng.choice(kinds))
+        trial.publish_some(messages, 0.1)
+        trial.site.run(trial.rng.choice((0.0, 0.3, 2.0)))
+    injected.heal()
+    for _ in range(_HEAL_S):
+        trial.site.run(1.0)
+        if not trial.waiting:
+            break
+    trial.publish_some(messages, 0.1)
+    trial.site.run(_QUIET_S)
+    return Schedule(seed, injected.counts, check(trial))

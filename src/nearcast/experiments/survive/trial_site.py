@@ -1,0 +1,185 @@
+"""A small simulated site with a workload, for one schedule of faults."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from random import Random
+
+from nearcast.server.manager_state import (
+    EnrolledClient,
+    ManagerState,
+    PlanVersion,
+    SiteServer,
+    with_site,
+)
+from nearcast.server.orders_from_plan import DELEGATED, PlannedTopic, SitePlan
+from nearcast.server.processor_rules import ProcessorRule
+from nearcast.testing.counting_processor import COUNTING
+from nearcast.testing.simulated_client import SimulatedClient
+from nearcast.testing.simulated_network import Network
+from nearcast.testing.simulated_site import SimulatedSite
+from nearcast.wire.actions import Acknowledged, Confirmed
+from nearcast.wire.noise import public_key
+from nearcast.wire.settings import WireSettings
+
+__all__ = ["TrialMessage", "TrialSite"]
+
+CLOUD = "cloud"
+_WIRE = WireSettings(report_interval_s=1.0)
+
+
+@dataclass(slots=True)
+class TrialMessage:
+    """A publication of the workload."""
+
+    topic: str
+    publisher: str
+    sequence: int
+    payload: str
+    life: int
+    """Of its publisher's program."""
+    hearers: tuple[str, ...]
+    """Clients that had a confirmed subscription when it was published."""
+    acknowledged: bool = False
+
+
+@dataclass
+class TrialSite:
+    """Two or three servers, publishers, subscribers and a manager; all is decided by the seed."""
+
+    seed: int
+    edges: int = 2
+    publishers: int = 2
+    subscribers: int = 2
+    topics: int = 1
+    spool: int = 1_000
+    notify_after_sync: bool = False
+    is_in_order: bool = False
+    """Whether its network neither loses nor overtakes: subscribers must hear in order then."""
+    messages: list[TrialMessage] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.rng = Random(self.seed)
+        network = (
+            Network()
+            if self.is_in_order
+            else Network(loss=self.rng.choice((0.0, 0.1)), duplication=0.05, jitter_s=0.005)
+        )
+        site = self.site = SimulatedSite(self.seed, network, _WIRE)
+        site.segment_bytes = 1 << 13
+        site.inline_processors |= {COUNTING}
+        self.edge_names = [f"e{number}" for number in range(self.edges)]
+        for name in self.edge_names:
+            site.add_server(name)
+        site.add_server(CLOUD, is_edge=False)
+        self.topic_names = [f"t{number}" for number in range(self.topics)]
+        self.publisher_names = [f"p{number}" for number in range(self.publishers)]
+        self.subscriber_names = [f"s{number}" for number in range(self.subscribers)]
+        self.lives = dict.fromkeys(self.publisher_names, 0)
+        self._read: dict[str, int] = {}
+        """Events of each client that were looked at."""
+        self._confirmed: set[tuple[str, str]] = set()
+        for name in (*self.publisher_names, *self.subscriber_names):
+            site.add_client(name, self.rng.choice(self.edge_names))
+        plan = self._draw_plan()
+        self.manager = site.add_manager(self._first_state(plan), CLOUD)
+
+    # The plan
+
+    def _draw_plan(self) -> SitePlan:
+        rng, names = self.rng, (*self.publisher_names, *self.subscriber_names)
+        homes = {name: rng.choice(self.edge_names) for name in names}
+        targets = (*self.edge_names, DELEGATED)
+        publish = {
+            name: {topic: rng.choice(targets) for topic in self.topic_names}
+            for name in self.publisher_names
+        }
+        topics = []
+        for topic in self.topic_names:
+            brokers = {publish[name][topic] for name in self.publisher_names}
+            edges = tuple(sorted(brokers - {DELEGATED}))
+            topics.append(PlannedTopic(topic, self.spool, edges, DELEGATED in brokers, {}))
+        return SitePlan(tuple(topics), homes, publish)
+
+    def _first_state(self, plan: SitePlan) -> ManagerState:
+        servers = {order.server: SiteServer(order) for order in self.site.server_orders()}
+        state = with_site(None, servers, plan, PlanVersion(1, 0.0, None, None, None))
+        clients = {
+            name: EnrolledClient(name, public_key(one.key), plan.homes[name])
+            for name, one in self.site.clients.items()
+        }
+        rule = ProcessorRule("#", COUNTING, notify_after_sync=self.notify_after_sync)
+        return ManagerState(1, servers, state.versions, plan, clients, (rule,))
+
+    def switch_plan(self) -> None:
+        """Have the manager adopt another plan: other homes, other servers that process."""
+        state = self.manager.stored
+        version = PlanVersion(state.versions[-1].version + 1, 0.0, None, None, None)
+        self.manager.install(with_site(state, state.servers, self._draw_plan(), version))
+
+    # The workload
+
+    def start(self) -> None:
+        """Connect everybody and subscribe."""
+        self.site.run(2.0)  # servers report, and get their orders
+        for client in self.site.clients.values():
+            client.connect()
+        for name in self.subscriber_names:
+            for topic in self.topic_names:
+                self.site.clients[name].subscribe(topic)
+        for _ in range(10):
+            self.site.run(1.0)
+            self.look()
+            if len(self._confirmed) == self.subscribers * self.topics:
+                break
+
+    def publish(self) -> None:
+        """Let a random publisher publish something that says what it is."""
+        name, topic = self.rng.choice(self.publisher_names), self.rng.choice(self.topic_names)
+        payload = f"{topic} {name} {len(self.messages)}"
+        client = self.site.clients[name]
+        hearers = tuple(one for one, subscribed in self._confirmed if subscribed == topic)
+        sequence = client.publish(topic, payload.encode())
+        life = self.lives[name]
+        self.messages.append(TrialMessage(topic, name, sequence, payload, life, hearers))
+
+    def publish_some(self, count: int, seconds: float) -> None:
+        """Publish while time passes."""
+        for _ in range(count):
+            self.publish()
+            self.site.run(2 * seconds / count * self.rng.random())
+        self.look()
+
+    def look(self) -> None:
+        """Take note of acknowledgements and confirmations."""
+        for name, client in self.site.clients.items():
+            new = client.events[self._read.get(name, 0) :]
+            self._read[name] = len(client.events)
+            for _, event in new:
+                if isinstance(event, Acknowledged):
+                    self._note_acknowledged(name, event)
+                elif isinstance(event, Confirmed) and event.subscribed and event.accepted:
+                    self._confirmed.add((name, event.topic))
+
+    def _note_acknowledged(self, name: str, event: Acknowledged) -> None:
+        for message in self.messages:
+            if (
+                message.publisher == name
+                and message.topic == event.topic
+                and message.life == self.lives[name]
+                and message.sequence <= event.up_to
+            ):
+                message.acknowledged = True
+
+    def restart_publisher(self, name: str) -> SimulatedClient:
+        """End a publisher's program and start it again; what was not acknowledged is unknown."""
+        self.look()
+        self.lives[name] += 1
+        client = self.site.clients[name]
+        self.site.restart_client(client)
+        return client
+
+    @property
+    def waiting(self) -> int:
+        """Publications that their publishers still repeat."""
+        return sum(one.session.unacknowledged for one in self.site.clients.values())
