@@ -289,7 +289,7 @@ def test_a_topic_whose_first_orders_are_bad_is_refused_and_the_server_lives() ->
     assert made.heard()["d"] == ["0"]
 
 
-def test_a_processor_that_does_not_exist_costs_its_notifications_only() -> None:
+def test_a_processor_that_cannot_be_loaded_costs_its_notifications_only() -> None:
     made = SmallSite()
 
     def fail(_server: str, request: ProcessRequest) -> ProcessResult:
@@ -298,7 +298,7 @@ def test_a_processor_that_does_not_exist_costs_its_notifications_only() -> None:
 
     made.site.process = fail
     made.publish = {"a": {"t": "e1", "u": "e1"}}
-    made.start(TopicOrder("t", 5, ("e1",), "nowhere:None"), TopicOrder("u", 5, ("e1",)))
+    made.start(TopicOrder("t", 5, ("e1",), NOTED), TopicOrder("u", 5, ("e1",)))
     made.people["d"].subscribe("u")
     made.site.run(1.0)
     for topic in ("t", "u"):

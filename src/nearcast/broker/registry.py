@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
@@ -11,7 +11,7 @@ from nearcast.broker.processing import CAUGHT
 from nearcast.broker.processor import Processor
 from nearcast.errors import ProcessorError
 
-__all__ = ["ENTRY_POINT_GROUP", "make_processor", "processor_names"]
+__all__ = ["ENTRY_POINT_GROUP", "SHIPPED", "check_allowed", "make_processor", "processor_names"]
 
 ENTRY_POINT_GROUP = "nearcast.processors"
 
@@ -22,6 +22,21 @@ _BUILT_IN = {
     "speeding": "nearcast.broker.processors.speeding:Speeding",
     "threshold": "nearcast.broker.processors.threshold:Threshold",
 }
+
+SHIPPED = frozenset(_BUILT_IN)
+"""Processors that every server may run."""
+
+
+def check_allowed(name: str, allowed: Container[str] | None) -> None:
+    """Raise ProcessorError when a processor is neither shipped nor allowed; None: any is.
+
+    Nothing is imported.
+    """
+    if allowed is not None and name not in SHIPPED and name not in allowed:
+        raise ProcessorError(
+            f"processor {name!r} is not allowed here: its name must stand in the configuration of"
+            " this server, [processors] allowed"
+        )
 
 
 def _plugged_in() -> dict[str, EntryPoint]:

@@ -128,6 +128,14 @@ class ProcessorsConfig(_Section, frozen=True):
     inline: tuple[Text, ...] = ("forward", "echo", "proximity", "speeding", "threshold")
     """Processors that run in the server's own loop, by default those that are shipped; all others
     share a process outside."""
+    allowed: tuple[Text, ...] = ()
+    """Processors that may run here besides those that are shipped and those in `inline`: names or
+    ``module:Class``. Orders cannot bring any other code onto this server."""
+
+    @property
+    def may_run(self) -> frozenset[str]:
+        """All processors that may run here."""
+        return frozenset((*self.inline, *self.allowed))
 
 
 class BusyConfig(_Section, frozen=True):
@@ -200,6 +208,14 @@ class SiteConfig(_Section, frozen=True):
     """The id of the cloud server."""
     processors: tuple[ProcessorRule, ...] = ()
     """What brokers do with messages; the first rule that matches a topic counts."""
+    allowed_processors: tuple[Text, ...] = ()
+    """Processors that operators may order besides the shipped ones and those above; each server
+    needs them in its own ``[processors] allowed`` too."""
+
+    @property
+    def may_order(self) -> frozenset[str]:
+        """All processors that operators may order."""
+        return frozenset((*(rule.processor for rule in self.processors), *self.allowed_processors))
 
 
 class ServerEntry(_Section, frozen=True):

@@ -166,7 +166,9 @@ class LiveManager:
 
     async def set_processors(self, rules: Sequence[ProcessorRule]) -> int:
         """Have brokers do something else with messages; return the new revision."""
-        await in_daemon_thread(lambda: check_rules(rules))  # may load modules
+        await in_daemon_thread(
+            lambda: check_rules(rules, self._config.site.may_order)
+        )  # may load modules
         state = with_processors(self._manager.state, rules)
         self._store.save_processors(state)
         self._install(state)

@@ -195,6 +195,7 @@ class LiveServer:
                 float("inf") if config.limits.compute is None else config.limits.compute,
             ),
             inline_processors=frozenset(config.processors.inline) - self._hung_processors(),
+            allowed_processors=None if config.role == "standalone" else config.processors.may_run,
             guard=GuardSettings(
                 budget_s=config.processors.budget_s, quarantine_s=config.processors.quarantine_s
             ),

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from typing import Any
 
 import msgspec
 
-from nearcast.broker.registry import make_processor
+from nearcast.broker.registry import check_allowed, make_processor
 from nearcast.errors import ConfigError
 from nearcast.trust.topic_pattern import check_pattern, matches
 
@@ -30,15 +30,20 @@ FORWARD = ProcessorRule("#")
 """What is done with topics that no rule matches."""
 
 
-def check_rules(rules: Iterable[ProcessorRule]) -> None:
+def check_rules(rules: Iterable[ProcessorRule], allowed: Container[str] | None = None) -> None:
     """Check that each rule can be followed: its processor is made once, and thrown away.
+
+    Parameters
+    ----------
+    allowed
+        Processors that may be loaded here besides the shipped ones; None: any.
 
     Raises
     ------
     ConfigError
         When a pattern cannot match as it is meant, or is there twice.
     ProcessorError
-        When a processor cannot be made with its options.
+        When a processor is not allowed or cannot be made with its options.
     """
     seen: set[str] = set()
     for rule in rules:
@@ -46,6 +51,7 @@ def check_rules(rules: Iterable[ProcessorRule]) -> None:
         if rule.pattern in seen:
             raise ConfigError(f"topic pattern {rule.pattern!r} has two processors")
         seen.add(rule.pattern)
+        check_allowed(rule.processor, allowed)
         make_processor(rule.processor, rule.options)
 
 

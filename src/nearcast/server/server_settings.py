@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from nearcast.broker.guard import GuardSettings
+from nearcast.broker.registry import SHIPPED
 from nearcast.server.stream_targets import Capacity
 
 __all__ = ["EdgeSettings", "ServerSettings"]
@@ -19,10 +20,11 @@ class ServerSettings:
     capacity: Capacity = field(default_factory=Capacity)
     default_spool: int = 100
     """Spool of a topic that the orders do not name."""
-    inline_processors: frozenset[str] = frozenset(
-        {"forward", "echo", "proximity", "speeding", "threshold"}
-    )
+    inline_processors: frozenset[str] = SHIPPED
     """Processors that run in the server itself; others run outside and cannot stop it."""
+    allowed_processors: frozenset[str] | None = frozenset()
+    """Processors that orders may name, besides the shipped ones; None: any, for a server that
+    gives itself its orders."""
     guard: GuardSettings = field(default_factory=GuardSettings)
     retry_after_s: float = 0.2
     """When publishers that were told to wait try again."""

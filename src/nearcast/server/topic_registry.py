@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from nearcast.broker.actions import Actions
 from nearcast.broker.broker import Broker
+from nearcast.broker.registry import check_allowed
 from nearcast.broker.topic_settings import TopicSettings
 from nearcast.errors import NearcastError
 from nearcast.server.processor_rules import ProcessorRule, rule_for
@@ -15,6 +16,9 @@ from nearcast.server.site_orders import Orders, TopicOrder
 from nearcast.spool.changes import Group, LiveTopic
 
 __all__ = ["TopicRegistry"]
+
+_REFUSED_LIMIT = 1_000
+"""Refusals that are remembered, so that each is reported once."""
 
 
 class TopicRegistry:
@@ -47,12 +51,15 @@ class TopicRegistry:
         """Servers that manage a topic though no orders say so, as they told."""
         self.announced: dict[str, None] = {}
         """Topics that this server manages though no orders say so."""
+        self.refused: dict[str, str] = {}
+        """Topics that the orders want otherwise than is possible here, and why."""
         self._newcomers: list[tuple[str, str]] = []
 
     def obey(self, orders: Orders) -> list[Actions]:
         """Take new orders."""
         self._orders = {one.topic: one for one in orders.topics}
         self._rules = orders.processors
+        self.refused.clear()
         servers = {one.server for one in orders.servers}
         for volunteers in self._volunteers.values():
             for server in volunteers.keys() - servers:
@@ -71,9 +78,11 @@ class TopicRegistry:
         return topic in self.announced or self._is_ordered_here(topic)
 
     def volunteer(self, topic: str) -> list[Actions]:
-        """Begin to manage a topic that nobody ordered here."""
-        self.announced[topic] = None
-        return self._manage(topic)
+        """Begin to manage a topic that nobody ordered here, if that is possible."""
+        actions = self._manage(topic)
+        if topic in self._broker.topics:
+            self.announced[topic] = None
+        return actions
 
     def on_manages(self, server: str, topic: str) -> bool:
         """Note that another server manages a topic; tell whether it has to hear that we do too."""
@@ -118,7 +127,9 @@ class TopicRegistry:
         try:
             settings = self._settings_of(topic)
         except NearcastError as error:
-            self._refuse(topic, str(error))
+            if topic not in self.refused and len(self.refused) < _REFUSED_LIMIT:
+                self.refused[topic] = str(error)
+                self._refuse(topic, str(error))
             return []
         managed, wanted = self._broker.topics.get(topic), self._wanted.get(topic)
         self._wanted[topic] = settings
@@ -184,6 +195,7 @@ class TopicRegistry:
         rule = rule_for(self._rules, topic)
         if order is not None and order.processor:
             rule = ProcessorRule(topic, order.processor, order.options, order.notify_after_sync)
+        check_allowed(rule.processor, self._settings.allowed_processors)
         return TopicSettings(
             topic,
             order.spool if order is not None else self._settings.default_spool,

@@ -217,6 +217,9 @@ def _places(
 
 def _write_configs(site: SiteFolder, scenario: Scenario, options: SiteSettings) -> None:
     network = network_of(scenario)
+    # whoever lays out a site on his own machine chooses the code that runs on it
+    ordered = (rule.processor for rule in options.processor_rules)
+    allowed = tuple(dict.fromkeys((*options.processors.allowed, *ordered)))
     edges = [one for one in site.servers if one.role == "edge"]
     write_config(
         site.config_file(MANAGER),
@@ -234,6 +237,7 @@ def _write_configs(site: SiteFolder, scenario: Scenario, options: SiteSettings) 
                 method=options.method,
                 cloud=options.cloud,
                 processors=options.processor_rules,
+                allowed_processors=allowed,
             ),
             servers=tuple(
                 ServerEntry(
@@ -277,7 +281,7 @@ def _write_configs(site: SiteFolder, scenario: Scenario, options: SiteSettings) 
                 spool=SpoolConfig(options.segment_mb),
                 log=LogConfig(site.event_log, options.log_segment_s),
                 wire=options.wire,
-                processors=options.processors,
+                processors=msgspec.structs.replace(options.processors, allowed=allowed),
                 emulation=EmulationConfig(options.delay_factor, delays_ms)
                 if options.delay_factor
                 else None,

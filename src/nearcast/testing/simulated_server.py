@@ -102,7 +102,10 @@ class SimulatedServer:
         access = ClientAccess(self.key, site.random.randbytes, site.wire)
         self.node = Server(
             ServerSettings(
-                self.name, capacity=self._capacity, inline_processors=site.inline_processors
+                self.name,
+                capacity=self._capacity,
+                inline_processors=site.inline_processors,
+                allowed_processors=site.allowed_processors,
             ),
             PeerChannels(self.incarnation),
             self.clock.read,

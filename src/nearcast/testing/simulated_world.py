@@ -34,6 +34,8 @@ class SimulatedWorld:
         self.process_s = 0.001
         self.segment_bytes = 1 << 16
         self.inline_processors = ServerSettings("").inline_processors
+        self.allowed_processors = frozenset({"noted"})
+        """Processors that orders may name, besides the shipped ones."""
         self.process: Callable[[str, ProcessRequest], ProcessResult | None] = self.forward
         """What processors outside the servers, by server, make of a request; None: they hang."""
         self.processed: list[tuple[str, str, str, int, int]] = []
