@@ -14,6 +14,7 @@ from nearcast.broker.actions import Ack, Actions, Nack
 from nearcast.broker.audiences import SubscriberTable, resolve
 from nearcast.broker.broker import Broker
 from nearcast.broker.guard import GuardEvent, GuardSettings, ProcessorGuard
+from nearcast.broker.notices import decode_entry
 from nearcast.broker.notifications import (
     AllSubscribers,
     InCircle,
@@ -28,7 +29,7 @@ from nearcast.broker.topic_spool import SpoolView
 from nearcast.errors import ConfigError
 from nearcast.spool.log import SpoolLog, SpoolSettings
 from nearcast.testing.fake_disk import FakeDisk, PowerCutError
-from nearcast.wire.publication import Origin, Publication, decode_record
+from nearcast.wire.publication import Origin, Publication
 
 
 def ticket(actions: Actions) -> int:
@@ -41,7 +42,7 @@ def stored(actions: Actions) -> list[tuple[str, int]]:
     if actions.to_store is None:
         return []
     found = [
-        decode_record(change.topic, record)
+        decode_entry(change.topic, record)
         for change in actions.to_store.changes
         for record in change.records
     ]

@@ -12,12 +12,13 @@ from broker.making import advance, broker_with, handle, handle_copies, handle_on
 from nearcast.broker.actions import Ack, Actions
 from nearcast.broker.broker import Broker
 from nearcast.broker.guard import GuardEvent, GuardSettings
+from nearcast.broker.notices import decode_entry
 from nearcast.broker.requests import Ending, ProcessRequest, ProcessResult
 from nearcast.broker.topic_settings import TopicSettings
 from nearcast.errors import ConfigError
 from nearcast.spool.changes import LiveState
 from nearcast.wire.messages import Notify
-from nearcast.wire.publication import Origin, Publication, decode_record
+from nearcast.wire.publication import Origin, Publication
 
 PATIENT = GuardSettings(failures=10_000, kills=10_000)
 
@@ -286,7 +287,7 @@ def test_a_message_without_acknowledgement_is_processed_and_forgotten(inline: bo
         site.answer(host)
     assert site.acked == {"a": (1, 1)}
     (record,) = site.log.topics["t"].records
-    assert decode_record("t", record).sequence == 1
+    assert decode_entry("t", record).sequence == 1
     assert site.log.topics["t"].state == b"14"
     assert site.told[-1].durable
 

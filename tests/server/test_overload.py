@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 
+from nearcast.broker.notices import decode_entry
 from nearcast.server.peer_channels import PeerChannels
 from nearcast.server.server import ClientAccess, Server
 from nearcast.server.server_settings import ServerSettings
@@ -9,7 +10,6 @@ from nearcast.server.site_orders import ClientOrder, Orders, ServerOrder, TopicO
 from nearcast.wire.actions import Acknowledged, Home, SendDatagram
 from nearcast.wire.client_session import ClientSession
 from nearcast.wire.noise import public_key
-from nearcast.wire.publication import decode_record
 
 CLIENT = ("car", 1)
 
@@ -61,7 +61,7 @@ class OneEdge:
 
     def spooled(self) -> list[int]:
         live = self.edge.broker.export_topic("t")
-        return [decode_record("t", record).sequence for record in live.records]
+        return [decode_entry("t", record).sequence for record in live.records]
 
 
 def test_a_hiccup_turns_nobody_away() -> None:

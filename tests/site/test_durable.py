@@ -13,12 +13,13 @@ from pathlib import Path
 
 import pytest
 
+from nearcast.broker.notices import decode_entry
 from nearcast.links.real_disk import RealDisk
 from nearcast.sdk import Client, Connected, Credentials, Notification, Receipt
 from nearcast.site.layout import SiteFolder
 from nearcast.site.live_site import LiveSite, run_site
 from nearcast.spool.log import SpoolLog
-from nearcast.wire.publication import Origin, Publication, decode_record
+from nearcast.wire.publication import Origin, Publication
 from small_site.making import output_of, quick, write_small_scenario
 
 pytestmark = pytest.mark.slow
@@ -168,7 +169,7 @@ def _spooled(site: SiteFolder) -> Iterator[Publication]:
         log = SpoolLog.open(RealDisk(site.folder / "data" / edge / "spool"))
         assert not log.recovered.damages
         for topic, live in log.recovered.state.topics.items():
-            messages = [decode_record(topic, record) for record in live.records]
+            messages = [decode_entry(topic, record) for record in live.records]
             own = Counter(map(_identity, messages))
             assert max(own.values(), default=1) == 1, f"{edge} has a message twice"
             yield from messages

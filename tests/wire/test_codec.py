@@ -37,6 +37,7 @@ U32 = {
     "part",
     "port",
     "reason",
+    "starts",
 }
 
 
@@ -100,6 +101,8 @@ def test_the_numbers_of_the_types_are_those_of_the_schema() -> None:
         messages.Published("t", 1, 1),
         messages.Nack("t", 1, 1, 1),
         messages.Busy("", 1),
+        messages.Gap("t", "b", 0, 1),
+        messages.Resume("t", "b", 1),
         Subscribe(1, "t"),
         messages.Unsubscribe(1, "t"),
         messages.Confirm(1, True),

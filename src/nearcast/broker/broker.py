@@ -25,7 +25,7 @@ from nearcast.broker.topic_processing import ProcessorWatch
 from nearcast.broker.topic_settings import TopicSettings
 from nearcast.errors import ConfigError
 from nearcast.spool.changes import Group, LiveTopic, TopicChange
-from nearcast.wire.publication import Origin, Publication
+from nearcast.wire.publication import NO_NOTICES, Origin, Publication
 
 __all__ = ["Broker"]
 
@@ -49,6 +49,10 @@ class Broker:
         Makes the processor of a topic that is `inline`; by its name when left out.
     watch
         Is told when such a processor runs.
+    server
+        This server's id, which notifications name.
+    first_offset
+        What the offsets of topics that are new here begin after.
     """
 
     def __init__(
@@ -57,7 +61,10 @@ class Broker:
         clock: Callable[[], float],
         make: MakeProcessor = _by_name,
         watch: ProcessorWatch | None = None,
+        server: str = "",
+        first_offset: int = 0,
     ) -> None:
+        self._server, self._first_offset = server, first_offset
         self._lookup, self._clock, self._make, self._watch = lookup, clock, make, watch
         self._ticket = self._request = 0
         self._actions = Actions()
@@ -84,7 +91,14 @@ class Broker:
             raise ConfigError(f"topic {settings.topic!r} is managed here already")
         processor = self._make(settings) if settings.inline else None
         topic = TopicBroker(
-            settings, processor, self._lookup, self._clock, self._next_request, self._watch
+            settings,
+            processor,
+            self._lookup,
+            self._clock,
+            self._next_request,
+            self._watch,
+            self._server,
+            self._first_offset,
         )
         actions = Actions()
         if live is not None:
@@ -97,6 +111,7 @@ class Broker:
                 topic.spool.durable,
                 tuple(live.positions.values()),
                 live.state,
+                end=topic.end,
             )
             self._store([Deferred(change)], actions)
         return actions
@@ -127,7 +142,9 @@ class Broker:
         topic = self._topic_of(publication)
         if topic is not None:
             if publication.origin is not Origin.COPY:
-                publication = structs.replace(publication, origin=Origin.COPY, encoded=b"")
+                publication = structs.replace(
+                    publication, origin=Origin.COPY, encoded=b"", offset=0, notices=NO_NOTICES
+                )
             topic.admit_copy(publication, copied_by, self._actions)
 
     def admit_once(self, publication: Publication) -> None:

@@ -64,8 +64,10 @@ class Notification(msgspec.Struct, frozen=True):
     """A message of the batch; the last one when it is left out."""
 
 
-def notify_of(cause: Publication, part: int, payload: bytes, processed_us: int) -> Notify:
-    """Return what clients get because of a publication."""
+def notify_of(
+    cause: Publication, part: int, payload: bytes, broker: str, processed_us: int
+) -> Notify:
+    """Return what clients get because of a publication; `processed_us` 0: it is told again."""
     return Notify(
         cause.topic,
         cause.publisher,
@@ -79,6 +81,8 @@ def notify_of(cause: Publication, part: int, payload: bytes, processed_us: int) 
         processed_us,
         0,
         max(0, processed_us - cause.arrived_us),
+        broker if cause.offset else "",
+        cause.offset,
     )
 
 

@@ -14,14 +14,15 @@ import msgspec
 from nearcast.broker.actions import Actions, Copy
 from nearcast.broker.audiences import OutgoingNotification, SubscriberLookup, resolve
 from nearcast.broker.guard import GuardEvent, ProcessorReport
-from nearcast.broker.notifications import notify_of, numbered
+from nearcast.broker.notices import Notice, encode_entry, encode_notices, told_clients
+from nearcast.broker.notifications import AllSubscribers, notify_of, numbered
 from nearcast.broker.requests import Ending, ProcessResult
 from nearcast.broker.sequence_gate import SequenceGate
 from nearcast.broker.topic_processing import TopicProcessing
 from nearcast.broker.topic_settings import TopicSettings
 from nearcast.broker.topic_spool import TopicSpool
 from nearcast.spool.changes import Position, TopicChange
-from nearcast.wire.publication import Origin, Publication
+from nearcast.wire.publication import AS_IT_IS, Origin, Publication
 
 __all__ = ["Deferred", "Settlement"]
 
@@ -68,14 +69,17 @@ class Settlement:
         lookup: SubscriberLookup,
         clock: Callable[[], float],
         next_request: Callable[[], int],
+        server: str,
     ) -> None:
         self.settings, self._processing, self._spool = settings, processing, spool
         self._gate, self._lookup, self._clock = gate, lookup, clock
-        self._next_request = next_request
+        self._next_request, self._server = next_request, server
         self.pending: deque[Step] = deque()
         """What the gate took and nobody has begun."""
         self.is_mixed = False
         """Whether copies or positions may be among that, which are not processed."""
+        self.end = 0
+        """The highest offset so far: it counts what was processed here."""
         self._in_flight: deque[_Run] = deque()
         self._singly = 0
         """Publications at the head of the queue that go one by one: together they ended a host."""
@@ -232,9 +236,10 @@ class Settlement:
         self._settle(batch, deferred)
 
     def _address(self, result: ProcessResult, actions: Actions, deferred: Deferred) -> None:
-        """Find the recipients of notifications; those without any are left out."""
+        """Note notifications with their causes, and find the recipients of each that has some."""
         processed_us = int(self._clock() * 1e6)
-        topic, lookup = self.settings.topic, self._lookup
+        topic, lookup, server = self.settings.topic, self._lookup, self._server
+        listed: dict[int, tuple[Publication, list[Notice]]] = {}
         for one, cause, part in numbered(result.notifications):
             try:
                 recipients, left_out = resolve(lookup, topic, one.audience, cause.publisher)
@@ -242,16 +247,30 @@ class Settlement:
                 detail = f"audience: {error!r}"
                 actions.reports.append(ProcessorReport(topic, GuardEvent.FAILED, detail, cause))
                 continue
+            if cause.origin is not _ONCE:
+                audience = one.audience
+                if type(audience) is AllSubscribers and one.payload == cause.payload and part == 0:
+                    cause.notices = AS_IT_IS
+                else:
+                    clients = told_clients(audience, recipients.clients)
+                    known = listed.setdefault(id(cause), (cause, []))[1]
+                    known.append(Notice(part, one.payload, clients))
             if len(recipients.clients) > bool(left_out):
                 after_sync = self.settings.notify_after_sync and cause.origin is not _ONCE
-                notify = notify_of(cause, part, one.payload, processed_us)
+                notify = notify_of(cause, part, one.payload, server, processed_us)
                 told = OutgoingNotification(notify, recipients, left_out, after_sync)
                 (deferred if after_sync else actions).notifications.append(told)
+        for cause, notices in listed.values():
+            if cause.notices is AS_IT_IS:
+                notices.insert(0, Notice(0, cause.payload))
+            cause.notices = encode_notices(notices)
 
     def _keep(self, steps: Iterable[Step]) -> None:
         append = self._spool.append
         for step in steps:
             if type(step) is Publication:
+                if step.origin is _DIRECT:
+                    self.end = step.offset = self.end + 1
                 append(step)
 
     def _settle(self, steps: Iterable[Step], deferred: Deferred) -> None:
@@ -265,7 +284,7 @@ class Settlement:
                     continue
                 if origin is _DIRECT:
                     direct.append(step)
-                records.append(step.record())
+                records.append(encode_entry(step))
             publisher = step.publisher
             reached[publisher] = step
             streams[publisher].pending -= 1
@@ -289,5 +308,6 @@ class Settlement:
                 self._spool.durable,
                 tuple(deferred.positions.values()),
                 state if state != self._stored_state else None,
+                end=self.end,
             )
             self._stored_state = state

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 
 from nearcast.broker.actions import Ack, Actions, Nack, Refusal
 from nearcast.broker.audiences import SubscriberLookup
+from nearcast.broker.notices import decode_entry, encode_entry
 from nearcast.broker.processor import Processor
 from nearcast.broker.recall import recall
 from nearcast.broker.requests import ProcessResult
@@ -15,7 +16,7 @@ from nearcast.broker.topic_processing import ProcessorWatch, TopicProcessing
 from nearcast.broker.topic_settings import TopicSettings
 from nearcast.broker.topic_spool import TopicSpool
 from nearcast.spool.changes import LiveTopic, Position
-from nearcast.wire.publication import Origin, Publication, decode_record
+from nearcast.wire.publication import Origin, Publication
 
 __all__ = ["TopicBroker"]
 
@@ -32,6 +33,10 @@ class TopicBroker:
         To be run here; None when a host process has it.
     next_request
         Gives names for requests to the host.
+    server
+        This server's id, which notifications name.
+    first_offset
+        What the offsets of its records begin after.
     """
 
     def __init__(
@@ -42,6 +47,8 @@ class TopicBroker:
         clock: Callable[[], float],
         next_request: Callable[[], int],
         watch: ProcessorWatch | None = None,
+        server: str = "",
+        first_offset: int = 0,
     ) -> None:
         self.processing = TopicProcessing(settings, processor, clock, watch)
         self.spool = TopicSpool(settings.spool, settings.spool_bytes)
@@ -52,8 +59,9 @@ class TopicBroker:
         self._gate = SequenceGate()
         self._streams = self._gate.streams
         self._settlement = Settlement(
-            settings, self.processing, self.spool, self._gate, lookup, clock, next_request
+            settings, self.processing, self.spool, self._gate, lookup, clock, next_request, server
         )
+        self._settlement.end = first_offset
         self._pending = self._settlement.pending
         self._pending_limit = float("inf") if settings.inline else settings.pending_limit
         self._behind: dict[tuple[str, str | None], int] = {}
@@ -72,6 +80,11 @@ class TopicBroker:
         self._settlement.settings = settings
 
     @property
+    def end(self) -> int:
+        """The highest offset so far."""
+        return self._settlement.end
+
+    @property
     def waiting(self) -> int:
         """Publications that wait for the processor or are with it."""
         return len(self._settlement)
@@ -79,13 +92,14 @@ class TopicBroker:
     def restore(self, live: LiveTopic, actions: Actions, *, durable: bool) -> None:
         """Begin with what a log has of the topic (`durable` here already), or another broker."""
         publications = []
-        for record in live.records:
+        for entry in live.records:
             try:
-                publications.append(decode_record(self.settings.topic, record))
+                publications.append(decode_entry(self.settings.topic, entry))
             except ValueError:
                 self.unreadable += 1
         for publication in publications:
             self.spool.append(publication)
+        self._settlement.end = max(live.end, *(one.offset for one in publications), 0)
         self._gate.restore(live.positions.values(), publications)
         actions.reports += self.processing.restore(live.state)
         self._settlement.begin()
@@ -100,9 +114,9 @@ class TopicBroker:
             for stream in self._streams.values()
             if stream.settled is not None
         }
-        topic = LiveTopic(state=self.processing.state, positions=settled)
+        topic = LiveTopic(state=self.processing.state, positions=settled, end=self.end)
         topic.records.extend(
-            publication.record()
+            encode_entry(publication)
             for publication in self.spool.view()
             if publication.origin is not Origin.ONCE
         )

@@ -12,6 +12,8 @@ from nearcast.wire.publication import Origin, Publication
 
 __all__ = ["SpoolView", "TopicSpool"]
 
+_ONCE = Origin.ONCE
+
 
 class TopicSpool:
     """The last messages of a topic.
@@ -45,7 +47,7 @@ class TopicSpool:
         messages.append(message)
         self.total += 1
         self.size_bytes += len(message.payload)
-        self.durable += message.origin is not Origin.ONCE
+        self.durable += message.origin is not _ONCE
         while len(messages) > self._capacity or (
             self._capacity_bytes is not None
             and self.size_bytes > self._capacity_bytes
@@ -53,7 +55,7 @@ class TopicSpool:
         ):
             oldest = messages.popleft()
             self.size_bytes -= len(oldest.payload)
-            self.durable -= oldest.origin is not Origin.ONCE
+            self.durable -= oldest.origin is not _ONCE
 
     def view(self, end: int | None = None) -> SpoolView:
         """Return the messages before number `end`, all by default."""

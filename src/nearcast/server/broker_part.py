@@ -17,7 +17,7 @@ from nearcast.server.server_settings import ServerSettings
 from nearcast.server.site_orders import Orders
 from nearcast.server.subscribers import SubscriberDirectory
 from nearcast.server.topic_registry import TopicRegistry
-from nearcast.spool.changes import LiveTopic
+from nearcast.spool.changes import GENERATION, LiveTopic
 from nearcast.wire.publication import Origin, decode_record
 
 __all__ = ["BrokerPart"]
@@ -42,7 +42,14 @@ class BrokerPart:
         watch: ProcessorWatch | None,
     ) -> None:
         self._peers, self._effects = peers, effects
-        self.broker = Broker(directory, clock, watch=watch)
+        generation = max((one.end // GENERATION for one in recovered.values()), default=0)
+        self.broker = Broker(
+            directory,
+            clock,
+            watch=watch,
+            server=settings.server,
+            first_offset=generation * GENERATION,
+        )
         self.topics = TopicRegistry(settings, self.broker, recovered, self._refuse_topic)
         self._has_orders = False
         self._delivery: Delivery

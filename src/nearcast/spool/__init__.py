@@ -2,7 +2,8 @@
 
 A log of segment files. Each segment begins with a snapshot of all that is alive, so that recovery
 reads one segment, at most two. Groups of changes follow; each is closed by a commit mark, and a
-group counts as a whole or not at all. Records are bytes that the store does not look into.
+group counts as a whole or not at all. Records are bytes that the store does not look into (the
+broker's ``notices`` makes them).
 
 Read ``changes`` (what goes in and comes out), ``frames`` (bytes), ``log`` (writing), ``recovery``
 (reading after a crash), ``disk`` (the seam). Only ``real_disk`` does input and output;

@@ -9,7 +9,12 @@ from typing import NamedTuple
 
 import msgspec
 
-__all__ = ["Group", "LiveState", "LiveTopic", "Position", "TopicChange"]
+__all__ = ["GENERATION", "Group", "LiveState", "LiveTopic", "Position", "TopicChange"]
+
+GENERATION = 1 << 40
+"""Offsets count the records of a topic that caused notifications. From this bit on they count the
+starts of the log: an offset that was told before a crash and never became durable is not given to
+another record."""
 
 
 class Position(NamedTuple):
@@ -35,6 +40,8 @@ class TopicChange(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """State of the topic's processor afterwards; None leaves it as it was."""
     ended: bool = False
     """The topic is no longer kept here; everything of it is dropped."""
+    end: int = 0
+    """The highest offset that was given to a record of the topic."""
 
 
 class Group(msgspec.Struct, frozen=True, gc=False, array_like=True):
@@ -52,6 +59,8 @@ class LiveTopic:
     records: deque[bytes] = field(default_factory=deque)
     positions: dict[str, Position] = field(default_factory=dict)
     state: bytes | None = None
+    end: int = 0
+    """The highest offset that was given to a record, alive or not."""
 
 
 @dataclass(slots=True)
@@ -74,6 +83,12 @@ class LiveState:
             topic.positions[position.publisher] = position
         if change.state is not None:
             topic.state = change.state
+        topic.end = max(topic.end, change.end)
+
+    def begin_generation(self) -> None:
+        """Note that the log starts: offsets from here on differ from all that were told before."""
+        for topic in self.topics.values():
+            topic.end += GENERATION
 
     def topic(self, name: str) -> LiveTopic:
         """Return a topic, a new one if it was not alive."""
@@ -97,4 +112,5 @@ class LiveState:
                 len(topic.records),
                 tuple(topic.positions.values()),
                 topic.state,
+                end=topic.end,
             )

@@ -30,7 +30,7 @@ _HEAD = Struct("<II")  # marker, checksum of all that follows
 _TAIL = Struct("<IB")  # length of the body, kind
 _HEADER = Struct("<IIIB")  # both
 _NAME = Struct("<H")
-_LIVE = Struct("<II")  # records alive, positions that follow
+_LIVE = Struct("<IQI")  # records alive, highest offset, positions that follow
 _POSITION = Struct("<HQQ")  # length of the publisher's name, epoch, sequence
 _COMMIT = Struct("<Q")
 _POSITIONS_PER_FRAME = 500  # damage to one frame of a snapshot stays small
@@ -93,7 +93,8 @@ def encode_changes(
         positions = change.positions
         for first in range(0, len(positions) or 1, _POSITIONS_PER_FRAME):
             some = positions[first : first + _POSITIONS_PER_FRAME]
-            body = prefix + _LIVE.pack(change.live, len(some)) + b"".join(map(_position, some))
+            head = _LIVE.pack(change.live, change.end, len(some))
+            body = prefix + head + b"".join(map(_position, some))
             yield _frame(marker, FrameKind.POSITIONS | flag, body)
         if change.state is not None:
             yield _frame(marker, FrameKind.STATE | flag, prefix + change.state)
@@ -127,8 +128,10 @@ def apply_frame(state: LiveState, frame: Frame) -> None:
     elif kind == FrameKind.ENDED:
         state.topics.pop(name, None)
     elif kind == FrameKind.POSITIONS:
-        live, count = _LIVE.unpack_from(body, at)
-        _read_positions(state.topic(name).positions, body, at + _LIVE.size, count)
+        live, end, count = _LIVE.unpack_from(body, at)
+        topic = state.topic(name)
+        topic.end = max(topic.end, end)
+        _read_positions(topic.positions, body, at + _LIVE.size, count)
         state.trim(name, live)
 
 

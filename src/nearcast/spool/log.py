@@ -75,6 +75,7 @@ class SpoolLog:
             recovered = recover(disk)
         except OSError as error:
             raise SpoolError(f"the spool cannot be read: {error}") from error
+        recovered.state.begin_generation()
         log = cls(disk, settings or SpoolSettings(), recovered)
         log._guarded(log._begin)
         return log

@@ -114,27 +114,26 @@ def _kind(number: int, message_type: type[Any]) -> _Kind:
 
 _KINDS = tuple(
     _kind(number, message_type)
-    for number, message_type in enumerate(
-        (
-            messages.Init,
-            messages.Acknowledge,
-            messages.Heartbeat,
-            messages.Report,
-            messages.Publish,
-            messages.Published,
-            messages.Nack,
-            messages.Busy,
-            messages.Subscribe,
-            messages.Unsubscribe,
-            messages.Confirm,
-            messages.Notify,
-            messages.Received,
-            messages.Redirect,
-            messages.Close,
-            messages.Echo,
-        ),
-        start=1,
-    )
+    for number, message_type in {
+        1: messages.Init,
+        2: messages.Acknowledge,
+        3: messages.Heartbeat,
+        4: messages.Report,
+        5: messages.Publish,
+        6: messages.Published,
+        7: messages.Nack,
+        8: messages.Busy,
+        9: messages.Subscribe,
+        10: messages.Unsubscribe,
+        11: messages.Confirm,
+        12: messages.Notify,
+        13: messages.Received,
+        14: messages.Redirect,
+        15: messages.Close,
+        16: messages.Echo,
+        20: messages.Gap,
+        21: messages.Resume,
+    }.items()
 )
 _BY_NUMBER = {kind.number: kind for kind in _KINDS}
 _BY_TYPE = {kind.make: kind for kind in _KINDS}

@@ -109,6 +109,8 @@ def encode_notify(notify: Notify) -> bytes:
             received_us=notify.received_us,
             processed_us=notify.processed_us,
             processing_us=notify.processing_us,
+            broker=notify.broker,
+            offset=notify.offset,
         ).SerializeToString()
     except (ValueError, TypeError) as error:
         raise WireError(f"Notify: {error}") from None
@@ -136,6 +138,8 @@ def decode_notify(body: bytes) -> Notify:
         parsed.processed_us,
         parsed.notified_us,
         parsed.processing_us,
+        parsed.broker,
+        parsed.offset,
     )
 
 

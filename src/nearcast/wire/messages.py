@@ -14,6 +14,7 @@ __all__ = [
     "CloseReason",
     "Confirm",
     "Echo",
+    "Gap",
     "Heartbeat",
     "Init",
     "Message",
@@ -25,6 +26,7 @@ __all__ = [
     "Received",
     "Redirect",
     "Report",
+    "Resume",
     "Subscribe",
     "Unsubscribe",
 ]
@@ -77,6 +79,8 @@ class Heartbeat(msgspec.Struct, frozen=True, gc=False):
 
     token: bytes = b""
     answer: bool = False
+    unsettled_ms: int = 0
+    """Since when notifications are unconfirmed, in the server's answer to a Report."""
 
 
 class Report(msgspec.Struct, frozen=True, gc=False):
@@ -148,6 +152,8 @@ class Confirm(msgspec.Struct, frozen=True, gc=False):
     request: int
     accepted: bool
     reason: str = ""
+    starts: int = 0
+    """How many Gaps say where the subscription starts."""
 
 
 class Notify(msgspec.Struct, frozen=True, gc=False):
@@ -165,9 +171,11 @@ class Notify(msgspec.Struct, frozen=True, gc=False):
     processed_us: int = 0
     notified_us: int = 0
     processing_us: int = 0
+    broker: str = ""
+    offset: int = 0
 
 
-NotifyFields = tuple[str, str, int, int, bool, int, bytes, int, int, int, int, int]
+NotifyFields = tuple[str, str, int, int, bool, int, bytes, int, int, int, int, int, str, int]
 """The fields of a Notify in their order, for who makes another object of them."""
 
 
@@ -194,6 +202,25 @@ class Close(msgspec.Struct, frozen=True, gc=False):
     reason: int
 
 
+class Gap(msgspec.Struct, frozen=True, gc=False):
+    """Up to `offset` all was sent that a broker has of a topic, but for what is gone."""
+
+    topic: str
+    broker: str
+    missed: int
+    offset: int
+    answer: bool = True
+    """Whether it answers a Resume; else it says where a subscription starts."""
+
+
+class Resume(msgspec.Struct, frozen=True, gc=False):
+    """Ask again for what a broker has of a topic after an offset."""
+
+    topic: str
+    broker: str
+    since: int
+
+
 class Echo(msgspec.Struct, frozen=True, gc=False):
     """A round-trip test: the server returns it."""
 
@@ -218,4 +245,6 @@ Message = (
     | Redirect
     | Close
     | Echo
+    | Gap
+    | Resume
 )

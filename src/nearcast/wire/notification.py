@@ -32,6 +32,10 @@ class Notification(msgspec.Struct, frozen=True, gc=False):
     processed_us: int = 0
     notified_us: int = 0
     processing_us: int = 0
+    broker: str = ""
+    """The server that processed the publication; empty when that was not durable."""
+    offset: int = 0
+    """Its number there: rises with the publications of the topic that the broker processed."""
     arrived_us: int = 0
     """When it arrived here, by the clock of this process."""
     is_copy: bool = False

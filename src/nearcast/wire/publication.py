@@ -11,7 +11,12 @@ from struct import Struct, error
 
 import msgspec
 
-__all__ = ["Origin", "Publication", "decode_record"]
+__all__ = ["AS_IT_IS", "NO_NOTICES", "Origin", "Publication", "decode_record"]
+
+NO_NOTICES = b"\x00"
+"""A publication caused no notification."""
+AS_IT_IS = b"\x01"
+"""It caused one of all subscribers that says the same; `broker.notices` has the form of others."""
 
 # origin, length of the publisher's id, epoch, sequence, published, received, x, y
 _FIXED = Struct("<BHQQQQdd")
@@ -58,6 +63,10 @@ class Publication(msgspec.Struct, gc=False, eq=False):
     """When this server got it: waiting is counted from then on."""
     encoded: bytes = b""
     """What `record` made; empty before."""
+    offset: int = 0
+    """Counts what this broker processed of the topic; 0 when it is not counted."""
+    notices: bytes = NO_NOTICES
+    """What notifications it caused here, encoded."""
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Publication) and (

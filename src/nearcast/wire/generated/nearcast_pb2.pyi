@@ -37,12 +37,14 @@ class Acknowledge(_message.Message):
     def __init__(self, session: _Optional[int] = ..., report_interval_s: _Optional[float] = ..., server_time_us: _Optional[int] = ..., epoch: _Optional[int] = ...) -> None: ...
 
 class Heartbeat(_message.Message):
-    __slots__ = ("token", "answer")
+    __slots__ = ("token", "answer", "unsettled_ms")
     TOKEN_FIELD_NUMBER: _ClassVar[int]
     ANSWER_FIELD_NUMBER: _ClassVar[int]
+    UNSETTLED_MS_FIELD_NUMBER: _ClassVar[int]
     token: bytes
     answer: bool
-    def __init__(self, token: _Optional[bytes] = ..., answer: _Optional[bool] = ...) -> None: ...
+    unsettled_ms: int
+    def __init__(self, token: _Optional[bytes] = ..., answer: _Optional[bool] = ..., unsettled_ms: _Optional[int] = ...) -> None: ...
 
 class Report(_message.Message):
     __slots__ = ("x_km", "y_km", "direction_deg", "speed_mps", "time_us")
@@ -129,17 +131,19 @@ class Unsubscribe(_message.Message):
     def __init__(self, request: _Optional[int] = ..., topic: _Optional[str] = ...) -> None: ...
 
 class Confirm(_message.Message):
-    __slots__ = ("request", "accepted", "reason")
+    __slots__ = ("request", "accepted", "reason", "starts")
     REQUEST_FIELD_NUMBER: _ClassVar[int]
     ACCEPTED_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
+    STARTS_FIELD_NUMBER: _ClassVar[int]
     request: int
     accepted: bool
     reason: str
-    def __init__(self, request: _Optional[int] = ..., accepted: _Optional[bool] = ..., reason: _Optional[str] = ...) -> None: ...
+    starts: int
+    def __init__(self, request: _Optional[int] = ..., accepted: _Optional[bool] = ..., reason: _Optional[str] = ..., starts: _Optional[int] = ...) -> None: ...
 
 class Notify(_message.Message):
-    __slots__ = ("topic", "publisher", "epoch", "sequence", "durable", "part", "payload", "published_us", "received_us", "processed_us", "notified_us", "processing_us")
+    __slots__ = ("topic", "publisher", "epoch", "sequence", "durable", "part", "payload", "published_us", "received_us", "processed_us", "notified_us", "processing_us", "broker", "offset")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     PUBLISHER_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
@@ -152,6 +156,8 @@ class Notify(_message.Message):
     PROCESSED_US_FIELD_NUMBER: _ClassVar[int]
     NOTIFIED_US_FIELD_NUMBER: _ClassVar[int]
     PROCESSING_US_FIELD_NUMBER: _ClassVar[int]
+    BROKER_FIELD_NUMBER: _ClassVar[int]
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
     topic: str
     publisher: str
     epoch: int
@@ -164,7 +170,9 @@ class Notify(_message.Message):
     processed_us: int
     notified_us: int
     processing_us: int
-    def __init__(self, topic: _Optional[str] = ..., publisher: _Optional[str] = ..., epoch: _Optional[int] = ..., sequence: _Optional[int] = ..., durable: _Optional[bool] = ..., part: _Optional[int] = ..., payload: _Optional[bytes] = ..., published_us: _Optional[int] = ..., received_us: _Optional[int] = ..., processed_us: _Optional[int] = ..., notified_us: _Optional[int] = ..., processing_us: _Optional[int] = ...) -> None: ...
+    broker: str
+    offset: int
+    def __init__(self, topic: _Optional[str] = ..., publisher: _Optional[str] = ..., epoch: _Optional[int] = ..., sequence: _Optional[int] = ..., durable: _Optional[bool] = ..., part: _Optional[int] = ..., payload: _Optional[bytes] = ..., published_us: _Optional[int] = ..., received_us: _Optional[int] = ..., processed_us: _Optional[int] = ..., notified_us: _Optional[int] = ..., processing_us: _Optional[int] = ..., broker: _Optional[str] = ..., offset: _Optional[int] = ...) -> None: ...
 
 class Received(_message.Message):
     __slots__ = ("highest", "bitmap", "all_below")
@@ -199,3 +207,27 @@ class Echo(_message.Message):
     payload: bytes
     answer: bool
     def __init__(self, payload: _Optional[bytes] = ..., answer: _Optional[bool] = ...) -> None: ...
+
+class Gap(_message.Message):
+    __slots__ = ("topic", "broker", "missed", "offset", "answer")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    BROKER_FIELD_NUMBER: _ClassVar[int]
+    MISSED_FIELD_NUMBER: _ClassVar[int]
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
+    ANSWER_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    broker: str
+    missed: int
+    offset: int
+    answer: bool
+    def __init__(self, topic: _Optional[str] = ..., broker: _Optional[str] = ..., missed: _Optional[int] = ..., offset: _Optional[int] = ..., answer: _Optional[bool] = ...) -> None: ...
+
+class Resume(_message.Message):
+    __slots__ = ("topic", "broker", "since")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    BROKER_FIELD_NUMBER: _ClassVar[int]
+    SINCE_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    broker: str
+    since: int
+    def __init__(self, topic: _Optional[str] = ..., broker: _Optional[str] = ..., since: _Optional[int] = ...) -> None: ...
