@@ -152,6 +152,37 @@ def test_topics_have_the_processors_of_their_patterns(run: Run, tmp_path: Path) 
         assert metrics_of(server.http_port)["nearcast_processor_malformed_total"][""] == 1
 
 
+def test_processors_change_while_the_server_runs_and_stay(run: Run, tmp_path: Path) -> None:
+    data = tmp_path / "broker"
+    with serving(data, *PORTS, "--processor", "echo") as server:
+        car = enrol(run, data, "car")
+        with SyncClient.connect(car, timeout_s=30) as client:
+            client.subscribe("road")
+            client.publish("road", "one").wait(30)
+            assert client.next_notification(30) is not None
+            status = f"{server.said['http']}/status"
+            before = ask(status)["revision"]
+            options = {"limit_kmh": 50, "tell": "driver"}
+            rule = {"pattern": "road", "processor": "speeding", "options": options}
+            (tmp_path / "rules").write_text(json.dumps([rule]))
+            changed = run(
+                "processors", "set", "--data", data, "--file", tmp_path / "rules", "--json"
+            )
+            wanted = [rule | {"notify_after_sync": False}]
+            assert changed.json == {"revision": None, "processors": wanted}
+            until(lambda: ask(status)["revision"] > before, "the server has the rule", 30)
+            client.publish("road", {"speed": 60}).wait(30)
+            heard = client.next_notification(30)
+            assert heard is not None
+            assert json.loads(heard.payload)["alert"] == "speeding"
+        server.stop()
+    with serving(data) as again:
+        assert run("processors", "show", "--data", data, "--json").json == {"processors": wanted}
+        again.stop()
+    with serving(data, "--processor", "forward"):
+        assert run("processors", "show", "--data", data, "--json").json == {"processors": []}
+
+
 def test_what_options_leave_out_stays_as_at_the_last_start(tmp_path: Path) -> None:
     data = tmp_path / "broker"
     names = ["--host", "localhost", "--public-host", "broker.example", "--id", "e1"]
@@ -240,12 +271,41 @@ def test_files_that_cannot_be_used_are_named(run: Run, tmp_path: Path) -> None:
     (data / "clients.json").write_text('{"car": "07"}')
     said = _the_error(run("serve", "standalone", "--data", data, *PORTS))
     assert f"{data / 'clients.json'}: the public key of client 'car' has 1 bytes" in said
+    (data / "clients.json").unlink()
+    (data / "processors.json").write_text('[{"pattern": 1}]')
+    said = _the_error(run("serve", "standalone", "--data", data, *PORTS))
+    assert said.startswith(f"error: {data / 'processors.json'}: ")
     (data / "standalone.json").write_text("{")
     said = _the_error(run("serve", "standalone", "--data", data, *PORTS))
     assert said.startswith(f"error: {data / 'standalone.json'}: ")
     (tmp_path / "file").write_text("")
     said = _the_error(run("serve", "standalone", "--data", tmp_path / "file", *PORTS))
     assert "cannot be written" in said
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--data", "broker", "a=nonsense"), "there is no processor 'nonsense'"),
+        (("--data", "broker", "a=echo", "a=echo"), "has two processors"),
+        (("--data", "broker", "--file", "rules"), "error: rules: "),
+        (("--data", "nowhere", "a=echo"), "error: nowhere/standalone.json: "),
+    ],
+)
+def test_wrong_processors_change_nothing(
+    run: Run,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    words: tuple[str, ...],
+    said: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    enrol(run, tmp_path / "broker", "car")
+    Path("rules").write_text('[{"pattern": "a", "procesor": "echo"}]')
+    assert said in _the_error(run("processors", "set", *words))
+    assert run("processors", "set", "--data", "broker", "--site", "city").code == 2
+    assert not Path("broker", "processors.json").exists()
+    assert not Path("nowhere").exists()
 
 
 def test_an_enrolment_that_cannot_be_made_leaves_no_client(run: Run, tmp_path: Path) -> None:

@@ -180,13 +180,13 @@ def test_the_commands_of_the_site_page_work_together(shell: Shell) -> None:
 
 
 def test_the_processors_of_the_site_page_are_set_and_shown(shell: Shell) -> None:
-    change, show = block_with(SITE, "nearcast processors")
+    change, show, *_of_a_standalone = block_with(SITE, "nearcast processors")
     assert "2 rules in force" in shell.type(change)
     said = shell.type(show)
     assert "proximity" in said
     assert '{"limit_kmh": 50}' in said
     shown = CliRunner().invoke(processors, ["--help"], terminal_width=200).output
-    assert commands(shown) == [change, show]
+    assert commands(shown) == block_with(SITE, "nearcast processors")
     # without rules again: the other tests of this site expect that messages are forwarded
     assert "0 rules in force" in shell.type(change.partition(" 'traffic")[0])
 
@@ -218,6 +218,9 @@ def test_a_broker_is_tried_in_one_minute(tmp_path: Path, source: str) -> None:
                 shell.type(command)
             shell.check_heard('"payload": "hello"', listen, [publish])
             assert "standalone" in shell.type(status)
+            change, show = block_with(SITE, "nearcast processors")[2:]
+            assert "1 rules; a server that runs" in shell.type(change)
+            assert "speeding" in shell.type(show)
         finally:
             running.send_signal(signal.SIGINT)
             running.communicate(timeout=60)

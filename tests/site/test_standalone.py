@@ -43,9 +43,10 @@ async def _run_alone(folder: StandaloneFolder, server: str, file: Path) -> int:
         host, port = live.client_address
         place = StandalonePlace(public_key(key).hex(), server, port=port)
         folder.save_place(place)
+        folder.save_processors([ProcessorRule("#", "echo")])
         (car,) = folder.enrol(["car"])
         assert car.home.address == (host, port)
-        orders = LocalOrders(live, folder, place, (ProcessorRule("#", "echo"),))
+        orders = LocalOrders(live, folder, place)
         orders.look()
         await asyncio.to_thread(_publish, car, file, "alone")
         orders.close()

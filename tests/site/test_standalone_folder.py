@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from nearcast.errors import ConfigError
+from nearcast.server.processor_rules import ProcessorRule
 from nearcast.site.standalone_folder import StandaloneFolder
 from nearcast.wire.noise import public_key
 
@@ -27,12 +28,14 @@ def test_clients_enrolled_at_the_same_time_are_all_in(tmp_path: Path) -> None:
     ]
 
 
-def test_each_enrolment_is_seen_as_a_change(tmp_path: Path) -> None:
+def test_each_enrolment_and_each_rule_is_seen_as_a_change(tmp_path: Path) -> None:
     folder = StandaloneFolder(tmp_path)
-    seen = [folder.clients_version()]
+    seen = [folder.version()]
     for _ in range(3):
         folder.enrol(["car"])
-        seen.append(folder.clients_version())
+        seen.append(folder.version())
+        folder.save_processors([ProcessorRule("#", "echo")])
+        seen.append(folder.version())
     assert len(set(seen)) == len(seen)
     assert list(folder.clients()) == ["car"]
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from nearcast.cli.manager_access import find_manager
+from nearcast.cli.manager_access import find_manager, find_standalone
 from nearcast.errors import ConfigError, WireError
 
 if TYPE_CHECKING:
@@ -267,17 +267,14 @@ def enrol(
     client_id = name or id_
     if client_id is None or (name and id_):
         raise click.UsageError("name the client once: NAME, or --id NAME")
-    if data is None:
+    folder = find_standalone(data, site, manager_url, token_file)
+    if folder is not None:
+        (found,) = folder.enrol([client_id], x_km, y_km)
+    else:
         manager_url, token = find_manager(site, manager_url, token_file)
         found = enrol_client(
             manager_url, client_id, token, x_km=x_km, y_km=y_km, timeout_s=timeout_s
         )
-    elif site is None and manager_url is None and token_file is None:
-        from nearcast.site.standalone_folder import StandaloneFolder
-
-        (found,) = StandaloneFolder(data).enrol([client_id], x_km, y_km)
-    else:
-        raise click.UsageError("give either --data, --site, or --manager and --token-file")
     save_credentials(found, out, overwrite=overwrite)
     host, port = found.home.address
     if as_json:

@@ -1,14 +1,31 @@
-"""How a verb finds the manager of a site and the token that it wants to see."""
+"""How a verb finds what it changes: a standalone server's folder, or the manager of a site."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from nearcast.errors import ConfigError
 
-__all__ = ["find_manager"]
+if TYPE_CHECKING:
+    from nearcast.site.standalone_folder import StandaloneFolder
+
+__all__ = ["find_manager", "find_standalone"]
+
+
+def find_standalone(
+    data: Path | None, site: Path | None, url: str | None, token_file: Path | None
+) -> StandaloneFolder | None:
+    """Return the folder of a standalone server, or None when it is a site that was named."""
+    if data is None:
+        return None
+    if site is not None or url is not None or token_file is not None:
+        raise click.UsageError("give either --data, --site, or --manager and --token-file")
+    from nearcast.site.standalone_folder import StandaloneFolder
+
+    return StandaloneFolder(data)
 
 
 def find_manager(site: Path | None, url: str | None, token_file: Path | None) -> tuple[str, str]:
@@ -19,7 +36,7 @@ def find_manager(site: Path | None, url: str | None, token_file: Path | None) ->
         folder = SiteFolder.find(site)
         return folder.manager_url, folder.token
     if site is not None or url is None or token_file is None:
-        raise click.UsageError("give --site, or --manager and --token-file")
+        raise click.UsageError("give --data, --site, or --manager and --token-file")
     try:
         return url.rstrip("/"), token_file.read_text().strip()
     except (OSError, UnicodeDecodeError) as error:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+from click.core import ParameterSource
 
 from nearcast.cli.console import json_option, print_json
 from nearcast.cli.processor_options import (
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 __all__ = ["exit_for_restart", "standalone"]
 
 _PORT = click.IntRange(0, 65_535)
+_RULES = ("processor", "processor_options", "processors_for", "notify_after_sync")
+"""Without any of these options processors stay as they were."""
 
 
 @click.command()
@@ -87,7 +90,9 @@ def standalone(
 ) -> None:
     """Run one server on its own: no scenario, no manager, no cloud server.
 
-    Topics come into being when they are used. Clients are enrolled by a command on this machine:
+    Topics come into being when they are used. Processors stay as they were at the last start unless
+    an option names others; `nearcast processors set --data` changes them while the server runs.
+    Clients are enrolled by a command on this machine:
 
     \b
       nearcast serve standalone --data broker
@@ -105,7 +110,9 @@ def standalone(
     from nearcast.site.standalone import StandaloneSettings, serve_standalone
     from nearcast.site.standalone_folder import StandaloneFolder
 
-    rules = rules_for_site(processors_for, processor, processor_options, notify_after_sync)
+    rules = None
+    if any(ctx.get_parameter_source(name) is not ParameterSource.DEFAULT for name in _RULES):
+        rules = rules_for_site(processors_for, processor, processor_options, notify_after_sync)
     folder = StandaloneFolder(data)
     before = folder.place() if folder.has_place() else None
     start_logging(

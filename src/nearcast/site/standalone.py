@@ -31,7 +31,7 @@ __all__ = ["StandaloneSettings", "serve_standalone"]
 
 _log = logging.getLogger(__name__)
 _LOOK_S = 0.25
-"""How often the server looks whether clients were enrolled."""
+"""How often the server looks whether clients or processors in its folder changed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class StandaloneSettings:
     """What clients are told, when they reach it by another address than `host`."""
     port: int | None = None
     http_port: int | None = None
-    rules: tuple[ProcessorRule, ...] = ()
+    rules: tuple[ProcessorRule, ...] | None = None
     inline: tuple[str, ...] = ()
     """Processors that run in the server's own loop, besides those that are shipped."""
     session_limit: int | None = None
@@ -76,37 +76,33 @@ def serve_standalone(
         await _run(folder, options, on_ready, stop)
 
     with folder.locked():
-        folder.clients()  # complains before anything is started
+        if options.rules is not None:
+            folder.save_processors(options.rules)
+        folder.clients(), folder.processors()  # complain before anything is started
         run_process(run, parent_fd)
 
 
 class LocalOrders:
-    """Gives a server its orders, anew whenever clients were enrolled in its folder."""
+    """Gives a server its orders, anew whenever its folder has other clients or processors."""
 
-    def __init__(
-        self,
-        live: LiveServer,
-        folder: StandaloneFolder,
-        place: StandalonePlace,
-        rules: tuple[ProcessorRule, ...],
-    ) -> None:
-        self._live, self._folder, self._rules = live, folder, rules
+    def __init__(self, live: LiveServer, folder: StandaloneFolder, place: StandalonePlace) -> None:
+        self._live, self._folder = live, folder
         key = bytes.fromhex(place.public_key)
         self._server = ServerOrder(place.server, place.public_host, place.port, key)
-        self._version: tuple[int, int] | None = None
+        self._version: tuple[tuple[int, int], ...] = ()
         self._timer: asyncio.TimerHandle | None = None
 
     def look(self) -> None:
         """Give orders if something changed, and look again after a while."""
         self._timer = asyncio.get_running_loop().call_later(_LOOK_S, self.look)
-        version = self._folder.clients_version()
+        version = self._folder.version()
         if version == self._version:
             return
         self._version = version
         try:
-            clients = self._folder.clients()
-        except ConfigError as error:  # those that it knows may go on
-            _log.warning("clients_unreadable", extra={"fields": {"reason": str(error)}})
+            clients, processors = self._folder.clients(), self._folder.processors()
+        except ConfigError as error:  # it goes on with what it knows
+            _log.warning("folder_unreadable", extra={"fields": {"reason": str(error)}})
             return
         known, server = self._live.node.orders, self._server
         self._live.obey(
@@ -119,7 +115,7 @@ class LocalOrders:
                 clients=tuple(
                     ClientOrder(name, key, server.server) for name, key in clients.items()
                 ),
-                processors=self._rules,
+                processors=processors,
             )
         )
 
@@ -146,7 +142,7 @@ async def _run(
             place, port=live.client_address[1], http_port=live.http.address[1]
         )
         folder.save_place(place)
-        orders = LocalOrders(live, folder, place, options.rules)
+        orders = LocalOrders(live, folder, place)
         orders.look()
         on_ready(place)
     except BaseException:

@@ -5,15 +5,17 @@
     server.key          its private key
     standalone.json     where it listens
     clients.json        public keys of the enrolled clients, by name
+    processors.json     rules: which processor serves which topics
     orders.msgpack, spool/, log/    as in the data folder of any edge server
 
-Each user who may write to the folder may enrol clients; the server need not run.
+Each user who may write to the folder may enrol clients and change processors; the server need not
+run.
 """
 
 from __future__ import annotations
 
 import fcntl
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -23,6 +25,7 @@ from nearcast.errors import ConfigError, OutputError
 from nearcast.links.secret_file import write_secret
 from nearcast.sdk.credentials import Credentials, new_private_key
 from nearcast.server.client_checks import check_client
+from nearcast.server.processor_rules import ProcessorRule, check_rules
 from nearcast.site.secret_files import make_key
 from nearcast.wire.actions import Home
 from nearcast.wire.noise import public_key
@@ -60,6 +63,7 @@ class StandaloneFolder:
         self.key_file = path / "server.key"
         self._place_file = path / "standalone.json"
         self._clients_file = path / "clients.json"
+        self._processors_file = path / "processors.json"
 
     def make_key(self) -> bytes:
         """Return the server's private key, which is made if there is none yet."""
@@ -114,13 +118,41 @@ class StandaloneFolder:
             raise ConfigError(f"{self._clients_file}: {error}") from None
         return clients
 
-    def clients_version(self) -> tuple[int, int]:
-        """Return something that changes whenever clients are enrolled."""
+    def processors(self) -> tuple[ProcessorRule, ...]:
+        """Return the rules by which topics get their processors.
+
+        Raises
+        ------
+        ConfigError
+            When the file is damaged.
+        """
         try:
-            found = self._clients_file.stat()
-        except OSError:
-            return 0, 0
-        return found.st_mtime_ns, found.st_ino
+            content = self._processors_file.read_bytes()
+            return msgspec.json.decode(content, type=tuple[ProcessorRule, ...])
+        except FileNotFoundError:
+            return ()
+        except OSError as error:
+            raise ConfigError(f"{self._processors_file}: {error.strerror or error}") from None
+        except msgspec.MsgspecError as error:
+            raise ConfigError(f"{self._processors_file}: {error}") from None
+
+    def save_processors(self, rules: Sequence[ProcessorRule]) -> None:
+        """Replace the rules; a server that runs takes them up soon.
+
+        Raises
+        ------
+        ConfigError, ProcessorError
+            When a rule cannot be followed; then nothing changed.
+        OutputError
+            When the folder cannot be written.
+        """
+        check_rules(rules)
+        with self.locked("files.lock", wait=True):
+            self._write(self._processors_file, msgspec.json.encode(rules))
+
+    def version(self) -> tuple[tuple[int, int], ...]:
+        """Return something that changes whenever clients or processors do."""
+        return tuple(_file_version(one) for one in (self._clients_file, self._processors_file))
 
     def enrol(
         self, names: Iterable[str], x_km: float | None = None, y_km: float | None = None
@@ -178,3 +210,11 @@ class StandaloneFolder:
 
     def _unwritable(self, path: Path, error: OSError) -> OutputError:
         return OutputError(f"{path}: cannot be written: {error.strerror or error}")
+
+
+def _file_version(path: Path) -> tuple[int, int]:
+    try:
+        found = path.stat()
+    except OSError:
+        return 0, 0
+    return found.st_mtime_ns, found.st_ino
