@@ -33,7 +33,7 @@ from nearcast.server.stream_targets import Capacity, StreamTargets
 from nearcast.server.subscribers import SubscriberDirectory
 from nearcast.server.subscriptions import Subscriptions
 from nearcast.wire.hot_frames import decode_notify
-from nearcast.wire.messages import Notify
+from nearcast.wire.messages import Notify, Refuse
 from nearcast.wire.publication import Origin, Publication
 
 NOW = 1_700_000_000.0
@@ -75,6 +75,9 @@ class Publishers:
 
     def busy(self, client: str, retry_after_s: float, topic: str = "") -> None:
         self.told.append(("busy", client, topic))
+
+    def tell(self, client: str, message: Refuse) -> None:
+        self.told.append(("tell", client, message))
 
 
 class Clients:

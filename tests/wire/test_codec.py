@@ -27,9 +27,11 @@ from nearcast.wire.messages import Echo, Heartbeat, Message, Notify, Publish, Re
 TYPES = [
     getattr(messages, name)
     for name in messages.__all__
-    if name not in ("Message", "CloseReason", "NotifyFields", "TOKEN_BYTES")
+    if name not in ("Message", "CloseReason", "NotifyFields", "RefuseReason", "TOKEN_BYTES")
 ]
 U32 = {
+    "count",
+    "number",
     "session",
     "missing",
     "retry_after_ms",
@@ -111,6 +113,9 @@ def test_the_numbers_of_the_types_are_those_of_the_schema() -> None:
         messages.Redirect("h", 1, b""),
         messages.Close(0),
         Echo(b""),
+        messages.Way(0, 1, "h", 1, b""),
+        messages.Route("t"),
+        messages.Refuse("t", 1, 1, True, 0),
     ]
     assert found == {type(sample).__name__: encode(sample)[0] for sample in samples}
 

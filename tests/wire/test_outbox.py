@@ -6,6 +6,7 @@ import pytest
 
 from nearcast.errors import WireError
 from nearcast.wire.codec import decode
+from nearcast.wire.epochs import Epochs
 from nearcast.wire.messages import Publish
 from nearcast.wire.outbox import Outbox
 from nearcast.wire.settings import WireSettings
@@ -13,15 +14,21 @@ from nearcast.wire.settings import WireSettings
 SETTINGS = WireSettings(publish_window=4, publish_limit=10)
 
 
+def _outbox() -> Outbox:
+    epochs = Epochs()
+    epochs.issued = 5
+    return Outbox(SETTINGS, epochs)
+
+
 def _filled(count: int, topic: str = "t") -> Outbox:
-    outbox = Outbox(SETTINGS)
+    outbox = _outbox()
     for number in range(count):
         outbox.add(topic, b"%d" % number, None, 7)
     return outbox
 
 
-def _sent(outbox: Outbox, now: float, epoch: int = 5) -> list[Publish]:
-    messages = [message for message, _ in decode(b"".join(outbox.frames(now, epoch)))]
+def _sent(outbox: Outbox, now: float) -> list[Publish]:
+    messages = [message for message, _ in decode(b"".join(outbox.frames(now)))]
     assert all(isinstance(message, Publish) for message in messages)
     return messages  # type: ignore[return-value]
 
@@ -31,7 +38,7 @@ def _sequences(outbox: Outbox, now: float) -> list[int]:
 
 
 def test_a_publication_is_sent_as_it_was_given() -> None:
-    outbox = Outbox(SETTINGS)
+    outbox = _outbox()
     outbox.add("a/b", b"x", (1.5, -2.5), 7)
     assert _sent(outbox, 0.0) == [Publish("a/b", 5, 1, 1, True, b"x", True, 1.5, -2.5, 7)]
 
@@ -39,13 +46,30 @@ def test_a_publication_is_sent_as_it_was_given() -> None:
 def test_repetitions_follow_epoch_and_acknowledgements() -> None:
     outbox = _filled(3)
     assert [message.oldest for message in _sent(outbox, 0.0)] == [1, 1, 1]
-    assert outbox.acknowledge("t", 1, 0.01)
-    outbox.restart()
-    again = _sent(outbox, 0.02, epoch=2**64 - 1)
+    assert outbox.acknowledge("t", 5, 1, 0.01)
+    assert outbox._epochs.raise_above("t", 2**62)
+    outbox.restart_topic("t")
+    again = _sent(outbox, 0.02)
     assert [(message.sequence, message.oldest, message.epoch) for message in again] == [
-        (2, 2, 2**64 - 1),
-        (3, 2, 2**64 - 1),
+        (2, 2, 2**62 + 1),
+        (3, 2, 2**62 + 1),
     ]
+    assert not outbox.acknowledge("t", 5, 3, 0.03)  # of the epoch before
+
+
+def test_a_publication_that_is_given_up_is_left_out() -> None:
+    outbox = _filled(4)
+    assert outbox.give_up("t", 3)
+    assert not outbox.give_up("t", 3)
+    assert not outbox.give_up("t", 9)
+    assert _sequences(outbox, 0.0) == [1, 2, 4]
+    assert outbox.acknowledge("t", 5, 2, 0.01)
+    assert len(outbox) == 1
+    assert [(one.sequence, one.oldest) for one in _sent(outbox, 1.0)] == [(4, 4)]
+    assert outbox.give_up("t", 4)
+    assert len(outbox) == 0
+    outbox.add("t", b"", None, 7)
+    assert [(one.sequence, one.oldest) for one in _sent(outbox, 2.0)] == [(5, 5)]
 
 
 def test_a_window_is_in_flight_and_waits_double() -> None:
@@ -55,11 +79,11 @@ def test_a_window_is_in_flight_and_waits_double() -> None:
     assert outbox.next_due() == 0.25
     assert _sequences(outbox, 0.25) == [1, 2, 3, 4]
     assert outbox.next_due() == 0.75
-    assert outbox.acknowledge("t", 2, 0.3)
-    assert not outbox.acknowledge("t", 2, 0.3)
+    assert outbox.acknowledge("t", 5, 2, 0.3)
+    assert not outbox.acknowledge("t", 5, 2, 0.3)
     assert outbox.next_due() == float("-inf")
     assert _sequences(outbox, 0.3) == [5, 6]
-    assert outbox.acknowledge("t", 10**30, 0.4)
+    assert outbox.acknowledge("t", 5, 10**30, 0.4)
     assert (len(outbox), outbox.next_due()) == (0, 0.55)  # too early by one pass
     assert _sequences(outbox, 0.55) == []
     assert outbox.next_due() == float("inf")
@@ -68,12 +92,12 @@ def test_a_window_is_in_flight_and_waits_double() -> None:
 def test_missing_ones_are_sent_again_but_not_twice_at_once() -> None:
     outbox = _filled(4)
     assert _sequences(outbox, 0.0) == [1, 2, 3, 4]
-    outbox.send_again("t", 2, 2, 0.01)
+    outbox.send_again("t", 5, 2, 2, 0.01)
     assert _sequences(outbox, 0.01) == []
-    outbox.send_again("t", 2, 2, 0.2)
-    outbox.send_again("u", 1, 1, 0.2)
+    outbox.send_again("t", 5, 2, 2, 0.2)
+    outbox.send_again("u", 5, 1, 1, 0.2)
     assert _sequences(outbox, 0.2) == [2, 3]
-    outbox.send_again("t", 0, 2**31, 0.9)
+    outbox.send_again("t", 5, 0, 2**31, 0.9)
     assert _sequences(outbox, 0.9) == [1, 2, 3, 4]
 
 
@@ -86,7 +110,7 @@ def test_a_pause_holds_up_what_it_names_and_ends(topic: str) -> None:
     outbox.add("t", b"", None, 7)
     outbox.add("u", b"", None, 7)
     assert [message.topic for message in _sent(outbox, 0.1)] == (["u"] if topic else [])
-    assert outbox.acknowledge("u", 2, 0.2)
+    assert outbox.acknowledge("u", 5, 2, 0.2)
     assert _sent(outbox, 0.9) == []
     assert outbox.next_due() <= 1.0
     assert _sequences(outbox, 1.0) == [1, 2, 3]

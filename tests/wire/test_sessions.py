@@ -18,6 +18,7 @@ from nearcast.wire.actions import (
     HomeUnreachable,
     SessionOpened,
 )
+from nearcast.wire.limits import payload_limit
 from nearcast.wire.messages import CloseReason, Notify, Report
 from nearcast.wire.settings import WireSettings
 from wire.world import Client, Network, World
@@ -151,7 +152,7 @@ def test_oversize_messages_are_refused_at_the_sender() -> None:
     server = world.add_server()
     client = world.add_client("car", server.home)
     world.run(1.0)
-    with pytest.raises(WireError, match="exceeds the limit of 1170 bytes"):
+    with pytest.raises(WireError, match=r"speed: .* exceeds the limit of \d+ bytes"):
         client.session.publish("speed", bytes(1_200), world.now)
     with pytest.raises(WireError, match="exceeds the limit"):
         client.session.echo(bytes(1_200), world.now)
@@ -163,9 +164,9 @@ def test_oversize_messages_are_refused_at_the_sender() -> None:
         client.session.publish("/" * 16, b"", world.now)
     with pytest.raises(WireError, match="not finite"):
         client.session.report(Report(float("nan"), 0.0))
-    fits = [size for size in range(1_000, 1_200) if _fits(client, size)]
-    assert fits == list(range(1_000, max(fits) + 1))
-    assert max(fits) > 1_100
+    fits = [size for size in range(900, 1_200) if _fits(client, size)]
+    assert fits == list(range(900, max(fits) + 1))
+    assert max(fits) == payload_limit("speed", "car", world.settings.datagram_limit)
     world.run(1.0)
     assert client.notified == []
     assert client.acked == {"speed": len(fits)}

@@ -128,7 +128,7 @@ class Client:
         self.world = world
         key = world.random.randbytes(32)
         world.enrolled[public_key(key)] = name
-        self.session = ClientSession(key, home, world.random.randbytes, settings)
+        self.session = ClientSession(key, home, world.random.randbytes, settings, client=name)
         self.addresses: list[Address] = [(f"10.{len(world.clients)}.0.1", 5000)]
         self.events: list[ClientEvent] = []
         self.acked: dict[str, int] = {}

@@ -48,6 +48,8 @@ class Refusal(msgspec.Struct, frozen=True):
     """None: its topic is not managed here."""
     epoch: int | None = None
     """The publisher's epoch in force, when the message's is older."""
+    home: str | None = None
+    """As for `Ack`."""
 
 
 class Copy(msgspec.Struct, frozen=True):

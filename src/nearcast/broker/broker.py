@@ -147,11 +147,11 @@ class Broker:
                 )
             topic.admit_copy(publication, copied_by, self._actions)
 
-    def admit_once(self, publication: Publication) -> None:
+    def admit_once(self, publication: Publication, home: str | None = None) -> None:
         """Take a publication whose publisher wants no acknowledgement; a restart forgets it."""
         topic = self._topic_of(publication)
         if topic is not None:
-            topic.admit_once(publication, self._actions)
+            topic.admit_once(publication, home, self._actions)
 
     def advance(self, topic: str, publisher: str, epoch: int, through: int) -> None:
         """Stop waiting for messages that their sender says are settled and cannot send again."""

@@ -154,7 +154,7 @@ class TopicBroker:
             actions.busy.append((publication, home))
             return
         self._skip_settled(publication)
-        stream = self._pass_gate(publication, None, actions)
+        stream = self._pass_gate(publication, None, actions, home)
         if stream is None:
             return
         stream.home = home
@@ -182,7 +182,11 @@ class TopicBroker:
             self._pass_gate(publication, copied_by, actions)
 
     def _pass_gate(
-        self, publication: Publication, copied_by: str | None, actions: Actions
+        self,
+        publication: Publication,
+        copied_by: str | None,
+        actions: Actions,
+        home: str | None = None,
     ) -> Stream | None:
         """Put what the gate lets through into the queue; return the stream if it is known."""
         verdict, released = self._gate.admit(publication)
@@ -190,7 +194,7 @@ class TopicBroker:
         if verdict is Verdict.MALFORMED or verdict is Verdict.STALE_EPOCH or stream is None:
             stale = verdict is Verdict.STALE_EPOCH and stream is not None
             epoch = stream.epoch if stale and stream is not None else None
-            actions.refusals.append(Refusal(publication, verdict, epoch))
+            actions.refusals.append(Refusal(publication, verdict, epoch, home))
             return None
         if verdict is Verdict.TAKEN:
             self._push(stream, released)
@@ -216,12 +220,16 @@ class TopicBroker:
             else:
                 self._settlement.is_mixed = True
 
-    def admit_once(self, publication: Publication, actions: Actions) -> None:
+    def admit_once(self, publication: Publication, home: str | None, actions: Actions) -> None:
         """Take a publication without acknowledgement: newer ones than before, gaps or not."""
         number = (publication.epoch, publication.sequence)
+        known = self._once.get(publication.publisher, (-1, 0))
         if not is_well_formed(publication):
-            actions.refusals.append(Refusal(publication, Verdict.MALFORMED))
-        elif number <= self._once.get(publication.publisher, (-1, 0)):
+            actions.refusals.append(Refusal(publication, Verdict.MALFORMED, None, home))
+        elif publication.epoch < known[0]:
+            refusal = Refusal(publication, Verdict.STALE_EPOCH, known[0], home)
+            actions.refusals.append(refusal)
+        elif number <= known:
             actions.duplicates += 1
         elif self._settlement.is_full(Origin.ONCE):
             actions.busy.append((publication, None))

@@ -57,6 +57,8 @@ class Client:
         notification_limit: int = 10_000,
     ) -> None:
         self._driver = ClientDriver(credentials, os.urandom)
+        self.check_open = self._driver.check_open
+        """Raises NotConnectedError with the reason, when the client has ended."""
         self._timeout_s = timeout_s
         self._notifications = NotificationQueue(notification_limit)
         self._driver.on_notification = self._notifications.put

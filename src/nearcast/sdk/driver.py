@@ -21,6 +21,7 @@ from nearcast.sdk.failures import (
     NotConnectedError,
     RequestRefusedError,
 )
+from nearcast.sdk.forking import end_in_children
 from nearcast.sdk.outcome import Outcome, Receipt
 from nearcast.wire.actions import (
     Acknowledged,
@@ -31,6 +32,7 @@ from nearcast.wire.actions import (
     EchoReturned,
     Home,
     HomeUnreachable,
+    PublicationRefused,
     SendDatagram,
 )
 from nearcast.wire.client_session import ClientSession
@@ -54,7 +56,7 @@ class Redirected:
     to_home: Home
 
 
-Event = Connected | Disconnected | HomeUnreachable | Confirmed | Redirected
+Event = Connected | Disconnected | HomeUnreachable | Confirmed | Redirected | PublicationRefused
 """Confirmed is an event only when nobody waits for it: a subscription in a later session."""
 
 
@@ -84,6 +86,7 @@ class ClientDriver:
             random_bytes,
             self._settings,
             credentials.credential,
+            credentials.client,
         )
         self.receive = self.session.receive
         """Takes datagrams of the server."""
@@ -100,6 +103,7 @@ class ClientDriver:
         self._echoes: dict[bytes, Outcome[float]] = {}
         self._echo_number = 0
         self._end_reason = ""
+        end_in_children(self)
         if credentials.x_km is not None and credentials.y_km is not None:
             self.report(Report(credentials.x_km, credentials.y_km))
 
@@ -206,6 +210,11 @@ class ClientDriver:
         self._requests.clear()
         self._echoes.clear()
 
+    def abandon(self, reason: str) -> None:
+        """Send nothing any more, and have every later call fail; nobody is told now."""
+        self._end_reason = reason
+        self.session.abandon()
+
     @property
     def is_ended(self) -> bool:
         """Whether the client was closed or lost its access."""
@@ -237,6 +246,8 @@ class ClientDriver:
         match event:
             case Acknowledged():
                 self._on_acknowledged(event)
+            case PublicationRefused():
+                self._on_refused(event)
             case EchoReturned(payload=payload):
                 echo = self._echoes.pop(payload, None)
                 if echo is not None:
@@ -261,10 +272,22 @@ class ClientDriver:
                 if isinstance(event, Disconnected) and event.reason is CloseReason.REVOKED:
                     self.end("the server revoked the client's access")
 
+    def _on_refused(self, event: PublicationRefused) -> None:
+        reason = event.reason.name.lower().replace("_", " ")
+        for receipt in self._receipts.get(event.topic, ()) if event.durable else ():
+            if receipt.sequence == event.sequence:
+                name = f"{event.topic}, publication {event.sequence}"
+                receipt.fail(RequestRefusedError(f"{name}: refused: {reason}", reason))
+        _call(self.on_event, event)
+        self._make_room()
+
     def _on_acknowledged(self, event: Acknowledged) -> None:
         waiting = self._receipts.get(event.topic)
         while waiting and waiting[0].sequence <= event.up_to:
             waiting.popleft().resolve(None)
+        self._make_room()
+
+    def _make_room(self) -> None:
         room, self._room = self._room, None
         if room is not None:
             room.resolve(None)

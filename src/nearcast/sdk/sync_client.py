@@ -174,6 +174,7 @@ class SyncClient:
         """Run a coroutine in the client's loop and wait for it: many calls at the price of one."""
         if not self._thread.is_alive():
             work.close()
+            self.inner.check_open()
             raise NotConnectedError("the client was closed")
         future = asyncio.run_coroutine_threadsafe(work, self._loop)
         try:

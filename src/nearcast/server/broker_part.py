@@ -110,6 +110,7 @@ class BrokerPart:
         for refusal in actions.refusals:
             reason = refusal.reason.name.lower() if refusal.reason is not None else "not_managed"
             counts[f"refused_{reason}"] += 1
+            self._router.refuse(refusal)
         for report in actions.reports:
             counts[f"processor_{report.event.value}"] += report.count
             effects.incident(

@@ -19,6 +19,7 @@ __all__ = [
     "ForwardAck",
     "ForwardBusy",
     "ForwardNack",
+    "ForwardRefuse",
     "Hello",
     "LoadReport",
     "Manages",
@@ -78,6 +79,17 @@ class ForwardBusy(_Base, frozen=True):
     topic: str
     publisher: str
     retry_after_s: float
+
+
+class ForwardRefuse(_Base, frozen=True):
+    """The processing server to the publisher's home: will not be taken; see `wire.Refuse`."""
+
+    topic: str
+    publisher: str
+    epoch: int
+    sequence: int
+    durable: bool
+    reason: int
 
 
 class Copies(_Base, frozen=True):
@@ -219,6 +231,7 @@ MeshMessage = (
     | ForwardAck
     | ForwardNack
     | ForwardBusy
+    | ForwardRefuse
     | Copies
     | CopyNack
     | Advance

@@ -5,18 +5,32 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
-from nearcast.broker.actions import Ack, Nack
+from nearcast.broker.actions import Ack, Nack, Refusal
 from nearcast.broker.broker import Broker
+from nearcast.broker.sequence_gate import Verdict
 from nearcast.errors import WireError
 from nearcast.server.effects import Effects
-from nearcast.server.mesh_messages import Forward, ForwardAck, ForwardBusy, ForwardNack
+from nearcast.server.mesh_messages import (
+    Forward,
+    ForwardAck,
+    ForwardBusy,
+    ForwardNack,
+    ForwardRefuse,
+)
 from nearcast.server.peers import Peers
 from nearcast.server.stream_targets import StreamTargets
+from nearcast.wire.messages import Refuse, RefuseReason
 from nearcast.wire.publication import Origin, Publication, decode_record
 
 __all__ = ["Publishers", "Router"]
 
 _LONGEST_WAIT_S = 3600.0
+_LARGEST = 1 << 63
+_TOLD = {
+    Verdict.STALE_EPOCH: RefuseReason.STALE_EPOCH,
+    Verdict.MALFORMED: RefuseReason.OTHER,
+}
+"""Refusals that publishers hear of; after others, sending it again may help."""
 
 
 class Publishers(Protocol):
@@ -32,6 +46,10 @@ class Publishers(Protocol):
 
     def busy(self, client: str, retry_after_s: float, topic: str = "") -> None:
         """Ask a publisher to wait."""
+        ...
+
+    def tell(self, client: str, message: Refuse) -> None:
+        """Tell a publisher that a publication will never be taken as it is."""
         ...
 
 
@@ -70,6 +88,7 @@ class Router:
             peers.on(ForwardAck, self._on_ack)
             peers.on(ForwardNack, self._on_nack)
             peers.on(ForwardBusy, self._on_busy)
+            peers.on(ForwardRefuse, self._on_refuse)
 
     def route(self, publication: Publication, now: float) -> None:
         """Bring a publication of a client here to the server that processes it."""
@@ -78,7 +97,7 @@ class Router:
         if target == self._peers.server:
             self._ensure_managed(topic)
             if publication.origin is Origin.ONCE:
-                self._broker.admit_once(publication)
+                self._broker.admit_once(publication, None)
             else:
                 self._broker.admit(publication, None, now)
         else:
@@ -126,6 +145,22 @@ class Router:
         elif self._publishers is not None:
             self._publishers.busy(publisher, self._retry_after_s, topic)
 
+    def refuse(self, refusal: Refusal) -> None:
+        """Tell a publisher, or its home, that a publication will never be taken as it is."""
+        publication, home = refusal.publication, refusal.home
+        reason = _TOLD.get(refusal.reason) if refusal.reason is not None else None
+        if reason is None or publication.origin is Origin.COPY:
+            return
+        topic, publisher = publication.topic, publication.publisher
+        epoch = publication.epoch if refusal.epoch is None else refusal.epoch
+        durable = publication.origin is not Origin.ONCE
+        if home is not None:
+            message = ForwardRefuse(topic, publisher, epoch, publication.sequence, durable, reason)
+            self._peers.send(home, message)
+        elif self._publishers is not None:
+            refuse = Refuse(topic, epoch, publication.sequence, durable, reason)
+            self._publishers.tell(publisher, refuse)
+
     # From and to other servers
 
     def _on_forward(self, server: str, message: Forward, now: float) -> None:
@@ -144,7 +179,7 @@ class Router:
             elif message.durable:
                 self._broker.admit(publication, server, now)
             else:
-                self._broker.admit_once(publication)
+                self._broker.admit_once(publication, server)
 
     def _on_ack(self, _server: str, ack: ForwardAck, _now: float) -> None:
         self._check(ack.topic, ack.publisher, ack.epoch, ack.through)
@@ -164,6 +199,16 @@ class Router:
             raise WireError(f"a wait of {busy.retry_after_s} s is out of range")
         if self._publishers is not None:
             self._publishers.busy(busy.publisher, busy.retry_after_s, busy.topic)
+
+    def _on_refuse(self, _server: str, message: ForwardRefuse, _now: float) -> None:
+        self._check(message.topic, message.publisher, message.epoch, message.sequence)
+        if max(message.epoch, message.sequence) >= _LARGEST or message.reason < 0:
+            raise WireError("ForwardRefuse: a number is out of range")
+        if self._publishers is not None:
+            refuse = Refuse(
+                message.topic, message.epoch, message.sequence, message.durable, message.reason
+            )
+            self._publishers.tell(message.publisher, refuse)
 
     def _check(self, topic: str, publisher: str, *numbers: int) -> None:
         if numbers and min(numbers) < 0:

@@ -6,7 +6,9 @@ from dataclasses import dataclass, field
 
 from nearcast.broker.guard import GuardSettings
 from nearcast.broker.registry import SHIPPED
+from nearcast.errors import ConfigError
 from nearcast.server.stream_targets import Capacity
+from nearcast.wire.limits import BROKER_ID_BYTES
 
 __all__ = ["EdgeSettings", "ServerSettings"]
 
@@ -32,6 +34,10 @@ class ServerSettings:
     """How often the manager hears of the load."""
     inform_s: float = 1.0
     """How long a server that starts waits to hear all subscribers before it processes."""
+
+    def __post_init__(self) -> None:
+        if len(self.server.encode()) > BROKER_ID_BYTES:
+            raise ConfigError(f"a server's id has at most {BROKER_ID_BYTES} bytes: {self.server!r}")
 
 
 @dataclass(frozen=True, slots=True)

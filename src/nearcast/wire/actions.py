@@ -11,6 +11,7 @@ from nearcast.errors import WireError
 from nearcast.wire.messages import (
     CloseReason,
     Init,
+    RefuseReason,
     Report,
     Subscribe,
     Unsubscribe,
@@ -31,6 +32,7 @@ __all__ = [
     "EchoReturned",
     "Home",
     "HomeUnreachable",
+    "PublicationRefused",
     "SendDatagram",
     "ServerEvent",
     "SessionClosed",
@@ -133,6 +135,15 @@ class Acknowledged(msgspec.Struct, frozen=True, gc=False):
     up_to: int
 
 
+class PublicationRefused(msgspec.Struct, frozen=True, gc=False):
+    """The server will never take this publication; later ones of the topic go on."""
+
+    topic: str
+    sequence: int
+    durable: bool
+    reason: RefuseReason
+
+
 class Confirmed(msgspec.Struct, frozen=True, gc=False):
     """The server's answer to a subscription (`subscribed`) or its end."""
 
@@ -154,6 +165,7 @@ ClientEvent = (
     | Disconnected
     | HomeUnreachable
     | Acknowledged
+    | PublicationRefused
     | Confirmed
     | Notification
     | EchoReturned

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable
 
 from nearcast.wire.actions import Home, SendDatagram
 from nearcast.wire.backoff import next_wait_s
 from nearcast.wire.channel import Channel
-from nearcast.wire.framing import SEALED_OVERHEAD, Header, Kind, pack, write_header
+from nearcast.wire.framing import (
+    SEALED_OVERHEAD,
+    UNKNOWN_BYTES,
+    Header,
+    Kind,
+    echoed_part,
+    pack,
+    write_header,
+)
 from nearcast.wire.messages import Received
 from nearcast.wire.settings import WireSettings
 
@@ -20,6 +29,8 @@ _RECEIPTS_AT_ONCE = 96
 """Datagrams that are confirmed without delay, a few more or less by client: well below what a
 server keeps unconfirmed."""
 _RECEIPT_BITS = (1 << 64) - 1
+_REMEMBERED = 64
+"""Datagrams that the server may answer by not knowing the session: the last ones."""
 
 
 class ClientLink:
@@ -56,6 +67,8 @@ class ClientLink:
         self._receipts = 0
         # not all receivers of one notification confirm it in the same moment
         self._receipt_delay_s = settings.receipt_delay_s * (0.75 + shift / 2)
+        self._last_sent: deque[bytes] = deque(maxlen=_REMEMBERED)
+        """What an UNKNOWN would repeat of the last datagrams."""
         self._receipts_at_once = round(_RECEIPTS_AT_ONCE * (0.75 + shift / 2))
 
     def open(self, data: bytes, now: float) -> bytes:
@@ -117,11 +130,18 @@ class ClientLink:
 
     def seal(self, frames: Iterable[bytes]) -> list[SendDatagram]:
         """Return the datagrams that hold these frames; fewer when the counters are used up."""
-        return [
-            SendDatagram(self.home.address, self.channel.seal(b"".join(group)))
-            for group in pack(frames, self._settings.datagram_limit - SEALED_OVERHEAD)
-            if not self.channel.is_exhausted
-        ]
+        sealed = []
+        for group in pack(frames, self._settings.datagram_limit - SEALED_OVERHEAD):
+            if self.channel.is_exhausted:
+                break
+            data = self.channel.seal(b"".join(group))
+            self._last_sent.append(echoed_part(data))
+            sealed.append(SendDatagram(self.home.address, data))
+        return sealed
+
+    def has_sent(self, answer: bytes) -> bool:
+        """Tell whether an UNKNOWN answers one of the last datagrams."""
+        return len(answer) == UNKNOWN_BYTES and echoed_part(answer) in self._last_sent
 
     def next_due(self) -> float:
         """Return when the session itself has something to do."""

@@ -10,21 +10,17 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
-from msgspec import structs
-
 from nearcast.errors import WireError
 from nearcast.wire.actions import (
-    Acknowledged,
     ClientEvent,
     Connected,
     Disconnected,
     EchoReturned,
     Home,
-    HomeUnreachable,
     SendDatagram,
 )
-from nearcast.wire.channel import Channel
-from nearcast.wire.client_handshake import ClientHandshake
+from nearcast.wire.client_connection import ClientConnection
+from nearcast.wire.client_context import ClientContext
 from nearcast.wire.client_link import ClientLink
 from nearcast.wire.codec import (
     Refused,
@@ -34,27 +30,19 @@ from nearcast.wire.codec import (
     encode_publish_tail,
     join_publish,
 )
-from nearcast.wire.framing import Kind, check_fits, check_publish_fits, read_header
+from nearcast.wire.framing import Kind, check_fits, read_header
 from nearcast.wire.inbox import Inbox
+from nearcast.wire.limits import check_payload
 from nearcast.wire.messages import (
-    TOKEN_BYTES,
-    Acknowledge,
-    Busy,
     Close,
     CloseReason,
     Confirm,
     Echo,
-    Heartbeat,
-    Init,
     Message,
-    Nack,
-    Published,
     Redirect,
     Report,
     Subscribe,
 )
-from nearcast.wire.noise import NoiseError
-from nearcast.wire.outbox import Outbox
 from nearcast.wire.settings import RandomBytes, WireSettings
 from nearcast.wire.subscriptions import Subscriptions
 
@@ -73,6 +61,8 @@ class ClientSession:
         Its X25519 private key.
     credential
         What the site's authority signed about it; shown to each server.
+    client
+        Its id: a longer one leaves less room for payloads.
     """
 
     def __init__(
@@ -82,60 +72,57 @@ class ClientSession:
         random_bytes: RandomBytes,
         settings: WireSettings | None = None,
         credential: bytes = b"",
+        client: str = "",
     ) -> None:
-        self._static_key, self._credential = static_key, credential
-        self._random_bytes = random_bytes
         self._settings = settings or WireSettings()
-        self.home = home
-        """The home that the client has or wants."""
-        self.drops: Counter[str] = Counter()
+        self._context = ClientContext(static_key, random_bytes, self._settings, credential, client)
+        self.drops = self._context.drops
         """What was refused or not sent, by reason."""
-        self.epoch = 0
-        """Issued by the first home; it stays as long as this object."""
-        self._report = Report(0.0, 0.0)
-        self._outbox = Outbox(self._settings)
+        self._home = ClientConnection(self._context, home)
         self._inbox = Inbox()
         self._subscriptions = Subscriptions(self._settings)
-        self._handshake: ClientHandshake | None = None
-        self._last_init_us = 0
-        self._link: ClientLink | None = None
-        self._frames: list[bytes] = []
         self._once: Counter[str] = Counter()
         """Fire-and-forget publications so far, by topic."""
         self._echoes: dict[bytes, float] = {}
-        self._outgoing: list[SendDatagram] = []
-        self._events: list[ClientEvent] = []
         self._due = _AT_ONCE
         """Nothing has to be done before; notifications leave it as it is but for their receipt."""
 
     @property
+    def home(self) -> Home:
+        """The home that the client has or wants."""
+        return self._home.server
+
+    @property
     def is_connected(self) -> bool:
         """Whether there is a session."""
-        return self._link is not None
+        return self._home.link is not None
+
+    @property
+    def epoch(self) -> int:
+        """Issued by the first home; it stays as long as this object."""
+        return self._context.epochs.issued
 
     @property
     def unacknowledged(self) -> int:
         """How many durable publications are not known to be safe."""
-        return len(self._outbox)
+        return len(self._home.outbox)
 
     # Calls of the application
 
     def connect(self, now: float, home: Home | None = None) -> None:
         """Open a session with the home, or with a new one; a session at hand stays until then."""
-        self._handshake = ClientHandshake(
-            self._static_key, home or self.home, self._random_bytes, self._settings, now
-        )
+        self._home.connect(now, home)
         self._due = _AT_ONCE
 
     def report(self, report: Report) -> None:
         """Set what the next reports say; they go out at the server's interval."""
         encode(report)
-        self._report = report
+        self._context.report = report
 
     def moved(self, now: float) -> None:
         """Report at once: the client's address changed, and its server does not know yet."""
-        if self._link is not None:
-            self._link.report_due = now
+        if self._home.link is not None:
+            self._home.link.report_due = now
             self._due = _AT_ONCE
 
     def publish(
@@ -155,13 +142,14 @@ class ClientSession:
         self._due = _AT_ONCE
         published_us = int(now * 1e6)
         if durable:
-            return self._outbox.add(topic, payload, position, published_us)
+            return self._home.outbox.add(topic, payload, position, published_us)
         sequence = self._once[topic] + 1
         head = encode_publish_head(topic, sequence, payload, position, published_us, durable=False)
-        check_publish_fits(head, self._settings.datagram_limit)
+        check_payload(topic, len(payload), self._context.client, self._settings.datagram_limit)
         self._once[topic] = sequence
         if self.is_connected:
-            self._frames.append(join_publish(head, encode_publish_tail(self.epoch, sequence)))
+            tail = encode_publish_tail(self._context.epochs.of(topic), sequence)
+            self._home.frames.append(join_publish(head, tail))
         else:
             self.drops["not_connected"] += 1
         return sequence
@@ -182,10 +170,10 @@ class ClientSession:
     def echo(self, payload: bytes, now: float) -> None:
         """Send a payload that the server returns; sent once, not at all without a session."""
         check_fits(len(encode(Echo(payload, answer=True))), self._settings.datagram_limit)
-        if self._link is None:
+        if self._home.link is None:
             self.drops["not_connected"] += 1
             return
-        self._frames.append(encode(Echo(payload)))
+        self._home.frames.append(encode(Echo(payload)))
         self._due = _AT_ONCE
         self._echoes.pop(payload, None)
         self._echoes[payload] = now
@@ -194,8 +182,13 @@ class ClientSession:
 
     def close(self) -> None:
         """End the session and all attempts; unacknowledged publications stay here."""
-        self._say_close(CloseReason.DONE)
-        self._link = self._handshake = None
+        self._home.say_close(CloseReason.DONE)
+        self._home.abandon()
+
+    def abandon(self) -> None:
+        """Forget the session without a word: somebody else has it."""
+        self._home.abandon()
+        self._context.outgoing.clear()
 
     # Datagrams in
 
@@ -205,45 +198,25 @@ class ClientSession:
             try:
                 if len(data) > self._settings.datagram_limit:
                     raise Refused("too_long")
-                link = self._link
+                link = self._home.link
                 if link is not None and data.startswith(link.header):
                     self._on_sealed(link, data, now)
                 else:
-                    self._on_handshake(data, now)
+                    self._on_other(data, now)
             except Refused as refusal:
                 self.drops[refusal.reason] += 1
 
-    def _on_handshake(self, data: bytes, now: float) -> None:
+    def _on_other(self, data: bytes, now: float) -> None:
         header = read_header(data)
-        handshake = self._handshake
-        is_sealed = header.kind is Kind.SEALED  # and of another session
-        if handshake is None or header.receiver != handshake.index or is_sealed:
+        if header.kind is Kind.UNKNOWN:
+            if not self._home.on_unknown(data, now):
+                raise Refused("unknown_forged")
+        elif header.kind is Kind.SEALED:
             raise Refused("unknown_session")
-        if header.kind is Kind.COOKIE:
-            handshake.read_cookie(data, now)
-        elif header.kind is Kind.ACKNOWLEDGE:
-            self._on_connected(handshake, *handshake.read_acknowledge(data), now)
-        else:
-            raise Refused("unexpected_kind")
+        elif self._home.on_handshake(header, data, now):
+            self._subscriptions.restart()
+            self._context.events.append(Connected(self.home, self.epoch))
         self._due = _AT_ONCE
-
-    def _on_connected(
-        self, handshake: ClientHandshake, channel: Channel, acknowledge: Acknowledge, now: float
-    ) -> None:
-        if self.home != handshake.home:
-            self._say_close(CloseReason.MOVED)
-        self._handshake = None
-        self.home = handshake.home
-        interval_s = acknowledge.report_interval_s
-        shift = self._random_bytes(1)[0] / 256
-        self._link = ClientLink(
-            self.home, channel, handshake.index, interval_s, self._settings, now, shift
-        )
-        self.epoch = self.epoch or acknowledge.epoch
-        self._frames = []
-        self._outbox.restart()
-        self._subscriptions.restart()
-        self._events.append(Connected(self.home, self.epoch))
 
     def _on_sealed(self, link: ClientLink, data: bytes, now: float) -> None:
         has_notifications = False
@@ -253,7 +226,7 @@ class ClientSession:
                 has_notifications = True
                 notification = self._inbox.accept(message, arrived_us)
                 if notification is not None:
-                    self._events.append(notification)
+                    self._context.events.append(notification)
                 continue
             self._due = _AT_ONCE
             try:
@@ -265,132 +238,63 @@ class ClientSession:
             self._due = min(self._due, link.receipt_due)
 
     def _on_message(self, message: Message, now: float) -> None:
+        events = self._context.events
         match message:
-            case Published(topic=topic, epoch=self.epoch, up_to=up_to):
-                if self._outbox.acknowledge(topic, up_to, now):
-                    self._events.append(Acknowledged(topic, up_to))
-            case Nack(topic=topic, epoch=self.epoch):
-                self._outbox.send_again(topic, message.expected, message.missing, now)
-            case Busy(topic=topic):
-                self._outbox.pause(topic, now + message.retry_after_ms / 1000)
             case Confirm():
                 confirmed = self._subscriptions.confirm(message)
                 if confirmed is not None:
-                    self._events.append(confirmed)
-            case Heartbeat(token=token, answer=False) if len(token) <= TOKEN_BYTES:
-                if token:
-                    self._frames.append(encode(Heartbeat(token, answer=True)))
+                    events.append(confirmed)
             case Echo(answer=True) if message.payload in self._echoes:
                 round_trip_s = now - self._echoes.pop(message.payload)
-                self._events.append(EchoReturned(message.payload, round_trip_s))
+                events.append(EchoReturned(message.payload, round_trip_s))
             case Redirect():
                 self._on_redirect(message, now)
             case Close():
                 self._on_close(message.reason, now)
             case _:
-                raise Refused("unexpected_message")
+                self._home.on_message(message, now)
 
     def _on_redirect(self, redirect: Redirect, now: float) -> None:
         try:
             home = Home((redirect.host, redirect.port), redirect.server_key)
         except WireError:
             raise Refused("unusable_home") from None
-        already = self._handshake is not None and self._handshake.home == home
+        handshake = self._home.handshake
+        already = handshake is not None and handshake.home == home
         if home != self.home and not already:
             self.connect(now, home)
 
     def _on_close(self, number: int, now: float) -> None:
         known = number in CloseReason.__members__.values()
         reason = CloseReason(number) if known else CloseReason.STOPPED
-        self._link = None
-        self._events.append(Disconnected(self.home, reason))
+        self._home.link = None
+        self._context.events.append(Disconnected(self.home, reason))
         if reason is CloseReason.REVOKED:
-            self._handshake = None
-        elif self._handshake is None:
+            self._home.handshake = None
+        elif self._home.handshake is None:
             self.connect(now)
 
     # Time and datagrams out
 
     def poll(self, now: float) -> list[SendDatagram | ClientEvent]:
         """Return all that follows from the last calls and from the time."""
+        context, home = self._context, self._home
         if now >= self._due:
-            self._watch_link(now)
-            self._try_handshake(now)
-            if self._link is not None:
-                self._outgoing.extend(self._link.seal(self._gather(self._link, now)))
+            if home.watch(now):
+                context.events.append(Disconnected(self.home, CloseReason.SILENT))
+            home.try_handshake(now)
+            if home.link is not None:
+                home.send(now, [encode(request) for request in self._subscriptions.due(now)])
             self._due = self._next_due()
-        outgoing, self._outgoing = self._outgoing, []
-        events, self._events = self._events, []
+        outgoing, context.outgoing = context.outgoing, []
+        events, context.events = context.events, []
         return [*outgoing, *events] if outgoing else [*events]
 
     def next_wakeup(self) -> float:
         """Return when to poll again at the latest; infinity when only datagrams matter."""
-        return _AT_ONCE if self._outgoing or self._events else self._due
+        context = self._context
+        return _AT_ONCE if context.outgoing or context.events else self._due
 
     def _next_due(self) -> float:
-        handshake_due = self._handshake.due if self._handshake is not None else float("inf")
-        if self._link is None:
-            return handshake_due
-        return min(
-            handshake_due,
-            self._link.next_due(),
-            self._subscriptions.next_due(),
-            self._outbox.next_due(),
-        )
-
-    def _watch_link(self, now: float) -> None:
-        """Replace a session that is silent or whose rekey is due."""
-        link = self._link
-        if link is None:
-            return
-        if link.is_silent(now):
-            self._link = None
-            self._events.append(Disconnected(self.home, CloseReason.SILENT))
-        is_suspect = link.take_suspicion(now)  # the server may have restarted
-        if self._handshake is None and (self._link is None or link.channel.rekey_due or is_suspect):
-            self.connect(now)
-
-    def _try_handshake(self, now: float) -> None:
-        handshake = self._handshake
-        if handshake is None or now < handshake.due:
-            return
-        if handshake.tries and handshake.tries % self._settings.handshake_tries == 0:
-            self._events.append(HomeUnreachable(handshake.home, handshake.tries))
-            if self._link is not None and handshake.home != self.home:
-                self._handshake = None  # the present home works: a redirection is repeated
-                return
-        self._last_init_us = max(self._last_init_us + 1, int(now * 1e6))
-        report = self._report
-        init = Init(
-            self._last_init_us,
-            self.epoch,
-            report.x_km,
-            report.y_km,
-            report.direction_deg,
-            report.speed_mps,
-            self._credential,
-        )
-        try:
-            self._outgoing.append(handshake.write_init(init, now))
-        except NoiseError:  # no public key of any server
-            self.drops["unusable_home"] += 1
-            self._handshake = None
-
-    def _gather(self, link: ClientLink, now: float) -> list[bytes]:
-        """Return the frames to send: answers first, then what has become due."""
-        frames, self._frames = self._frames, []
-        answers = len(frames)
-        if link.take_report_turn(now):
-            frames.append(encode(structs.replace(self._report, time_us=int(now * 1e6))))
-        frames.extend(encode(request) for request in self._subscriptions.due(now))
-        frames.extend(self._outbox.frames(now, self.epoch))
-        if len(frames) > answers:
-            link.note_question(now)
-        receipt = link.take_receipt(now, travels_along=bool(frames))
-        if receipt is not None:
-            frames.append(encode(receipt))
-        return frames
-
-    def _say_close(self, reason: CloseReason) -> None:
-        if self._link is not None:
-            self._outgoing.extend(self._link.seal([encode(Close(reason))]))
+        due = self._home.next_due()
+        return due if self._home.link is None else min(due, self._subscriptions.next_due())

@@ -20,7 +20,6 @@ __all__ = [
     "COPY",
     "FRAME_BYTES",
     "FRAME_LIMIT",
-    "PUBLISH_TAIL_BYTES",
     "Refused",
     "check_topic",
     "decode",
@@ -42,9 +41,6 @@ FRAME_LIMIT = 64
 """Most frames in one datagram."""
 COPY = 0x80
 """Bit of the type: the frame was sent before, in another datagram."""
-
-PUBLISH_TAIL_BYTES = 22
-"""Most bytes of a Publish's tail: two varints of 64 bits with their tags."""
 
 _TOPIC_BYTES = 256
 _TOPIC_LEVELS = 16
@@ -131,6 +127,9 @@ _KINDS = tuple(
         14: messages.Redirect,
         15: messages.Close,
         16: messages.Echo,
+        17: messages.Way,
+        18: messages.Route,
+        19: messages.Refuse,
         20: messages.Gap,
         21: messages.Resume,
     }.items()

@@ -10,7 +10,7 @@ from struct import Struct
 from typing import NamedTuple
 
 from nearcast.errors import WireError
-from nearcast.wire.codec import FRAME_BYTES, FRAME_LIMIT, PUBLISH_TAIL_BYTES, Refused
+from nearcast.wire.codec import FRAME_LIMIT, Refused
 from nearcast.wire.noise import CipherState, NoiseError
 
 __all__ = [
@@ -20,17 +20,19 @@ __all__ = [
     "PROLOGUE",
     "SEALED_HEADER",
     "SEALED_OVERHEAD",
+    "UNKNOWN_BYTES",
     "Header",
     "InitKeys",
     "Kind",
     "check_credential_fits",
     "check_fits",
-    "check_publish_fits",
+    "echoed_part",
     "mac2_of",
     "pack",
     "pad_init_payload",
     "read_header",
     "write_header",
+    "write_unknown",
 ]
 
 PROLOGUE = b"nearcast wire 1"
@@ -55,6 +57,7 @@ class Kind(IntEnum):
     ACKNOWLEDGE = 2
     COOKIE = 3
     SEALED = 4
+    UNKNOWN = 5
 
 
 class Header(NamedTuple):
@@ -71,6 +74,23 @@ _KIND_OF_FIRST_BYTES = {_VERSION << 12 | kind << 8: kind for kind in Kind}
 
 SEALED_HEADER = bytes((_VERSION << 4 | Kind.SEALED, 0))
 """How a sealed datagram begins; the session index of its receiver follows."""
+
+
+_UNKNOWN_HEADER = bytes((_VERSION << 4 | Kind.UNKNOWN, 0))
+UNKNOWN_BYTES = HEADER_BYTES + 16
+"""Size of an UNKNOWN: below that of the least sealed datagram."""
+_ECHOED = slice(2, UNKNOWN_BYTES)
+"""What an UNKNOWN repeats of the datagram that it answers: session, counter, some sealed bytes."""
+
+
+def write_unknown(datagram: bytes) -> bytes:
+    """Return the answer to a sealed datagram of a session that the server does not have."""
+    return _UNKNOWN_HEADER + datagram[_ECHOED]
+
+
+def echoed_part(datagram: bytes) -> bytes:
+    """Return what a sealed datagram and an UNKNOWN that answers it have in common."""
+    return datagram[_ECHOED]
 
 
 def write_header(header: Header) -> bytes:
@@ -164,11 +184,6 @@ def check_fits(frame_bytes: int, datagram_limit: int) -> None:
             f"a message of {frame_bytes} bytes exceeds the limit of {room} bytes; "
             "send less at once or raise datagram_limit on both sides"
         )
-
-
-def check_publish_fits(head: bytes, datagram_limit: int) -> None:
-    """Raise WireError when a publication may not fit into a datagram, now or sent again."""
-    check_fits(FRAME_BYTES + len(head) + PUBLISH_TAIL_BYTES, datagram_limit)
 
 
 def pack(frames: Iterable[bytes], room: int) -> Iterator[list[bytes]]:

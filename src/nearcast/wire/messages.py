@@ -25,10 +25,14 @@ __all__ = [
     "Published",
     "Received",
     "Redirect",
+    "Refuse",
+    "RefuseReason",
     "Report",
     "Resume",
+    "Route",
     "Subscribe",
     "Unsubscribe",
+    "Way",
 ]
 
 
@@ -48,6 +52,16 @@ class CloseReason(IntEnum):
     """The counter reached its limit: a new handshake is due."""
     SILENT = 5
     """Nothing was heard for three report intervals. Never sent: the other side is away."""
+
+
+class RefuseReason(IntEnum):
+    """Why a publication is not taken."""
+
+    OTHER = 0
+    STALE_EPOCH = 1
+    """A higher epoch of its publisher is known: go on with one above that."""
+    TOO_LARGE = 2
+    """Its notification would not fit into a datagram."""
 
 
 class Init(msgspec.Struct, frozen=True, gc=False):
@@ -228,6 +242,35 @@ class Echo(msgspec.Struct, frozen=True, gc=False):
     answer: bool = False
 
 
+class Way(msgspec.Struct, frozen=True, gc=False):
+    """A server that takes the client in when its home is gone: number `number` of `count`."""
+
+    number: int
+    count: int
+    host: str
+    port: int
+    server_key: bytes
+
+
+class Route(msgspec.Struct, frozen=True, gc=False):
+    """Publish a topic straight to this server; through the home when `host` is empty."""
+
+    topic: str
+    host: str = ""
+    port: int = 0
+    server_key: bytes = b""
+
+
+class Refuse(msgspec.Struct, frozen=True, gc=False):
+    """A publication is not taken, and sending it again as it is will not help."""
+
+    topic: str
+    epoch: int
+    sequence: int
+    durable: bool
+    reason: int
+
+
 Message = (
     Init
     | Acknowledge
@@ -245,6 +288,9 @@ Message = (
     | Redirect
     | Close
     | Echo
+    | Way
+    | Route
+    | Refuse
     | Gap
     | Resume
 )

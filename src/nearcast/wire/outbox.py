@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from nearcast.errors import WireError
 from nearcast.wire.backoff import next_wait_s
 from nearcast.wire.codec import encode_publish_head, encode_publish_tail, join_publish
-from nearcast.wire.framing import check_publish_fits
+from nearcast.wire.epochs import Epochs
+from nearcast.wire.limits import check_payload
 from nearcast.wire.round_trip import RoundTrip
 from nearcast.wire.settings import WireSettings
 
@@ -25,7 +26,7 @@ _NEVER = float("inf")
 @dataclass(slots=True)
 class _Pending:
     head: bytes
-    """The publication, encoded but for what may change until it is sent again."""
+    """The publication, encoded but for what may change until it is sent again; empty: given up."""
     due: float = _NEVER
     sent_at: float = _AT_ONCE
     wait_s: float = 0.0
@@ -50,8 +51,8 @@ class _Stream:
 class Outbox:
     """Unacknowledged publications of a client; they outlive its sessions."""
 
-    def __init__(self, settings: WireSettings) -> None:
-        self._settings = settings
+    def __init__(self, settings: WireSettings, epochs: Epochs, publisher: str = "") -> None:
+        self._settings, self._epochs, self._publisher = settings, epochs, publisher
         self._streams: dict[str, _Stream] = {}
         self._active: dict[str, _Stream] = {}
         """The streams with unacknowledged publications."""
@@ -77,7 +78,7 @@ class Outbox:
         stream = self._streams.get(topic) or _Stream()
         sequence = stream.next_sequence
         head = encode_publish_head(topic, sequence, payload, position, published_us, durable=True)
-        check_publish_fits(head, self._settings.datagram_limit)
+        check_payload(topic, len(payload), self._publisher, self._settings.datagram_limit)
         if self._size >= self._settings.publish_limit:
             raise WireError(
                 f"{self._size} publications wait for their acknowledgement; publish later"
@@ -88,7 +89,7 @@ class Outbox:
         self._size += 1
         return sequence
 
-    def frames(self, now: float, epoch: int) -> list[bytes]:
+    def frames(self, now: float) -> list[bytes]:
         """Return the frames to send now, for the first time or again."""
         frames: list[bytes] = []
         if now < self._paused_until:
@@ -96,10 +97,10 @@ class Outbox:
         streams = self._fresh
         if now >= self._repeat_due:
             streams, self._repeat_due = self._active, _NEVER
-        for stream in streams.values():
+        for topic, stream in streams.items():
             due = stream.paused_until
             if due <= now:
-                self._send(stream, now, epoch, frames)
+                self._send(stream, now, self._epochs.of(topic), frames)
                 due = stream.repeat_due
             self._repeat_due = min(self._repeat_due, due)
         self._fresh.clear()
@@ -119,22 +120,42 @@ class Outbox:
         end = min(stream.next_sequence, stream.oldest + self._settings.publish_window)
         for sequence in range(stream.unsent, end):
             item = stream.pending[sequence]
-            frames.append(join_publish(item.head, tail))
+            if item.head:
+                frames.append(join_publish(item.head, tail))
             self._note_sent(item, now, self.round_trip.wait_s)
             stream.repeat_due = min(stream.repeat_due, item.due)
         stream.unsent = end
 
-    def acknowledge(self, topic: str, up_to: int, now: float) -> bool:
+    def acknowledge(self, topic: str, epoch: int, up_to: int, now: float) -> bool:
         """Forget what is safe; tell whether that was new."""
         stream = self._active.get(topic)
-        if stream is None or up_to < stream.oldest:
+        if stream is None or up_to < stream.oldest or epoch != self._epochs.of(topic):
             return False
         end = min(up_to + 1, stream.next_sequence)
         last = stream.pending[end - 1]
         if last.times_sent == 1:
             self.round_trip.learn(now - last.sent_at)
+        self._forget(topic, stream, end)
+        return True
+
+    def give_up(self, topic: str, sequence: int) -> bool:
+        """Leave out a publication that the server will never take; tell whether it waited."""
+        stream = self._active.get(topic)
+        item = stream.pending.get(sequence) if stream is not None else None
+        if stream is None or item is None or not item.head:
+            return False
+        # the next publication names a higher `oldest`, and the broker goes on from there
+        item.head = b""
+        self._forget(topic, stream, stream.oldest)
+        return True
+
+    def _forget(self, topic: str, stream: _Stream, end: int) -> None:
+        """Forget publications before `end`, and those that were given up right after."""
         for sequence in range(stream.oldest, end):
             del stream.pending[sequence]
+        while end in stream.pending and not stream.pending[end].head:
+            del stream.pending[end]
+            end += 1
         self._size -= end - stream.oldest
         stream.oldest, stream.unsent = end, max(stream.unsent, end)
         if stream.pending:
@@ -143,12 +164,11 @@ class Outbox:
             stream.repeat_due = _NEVER
             del self._active[topic]
             self._fresh.pop(topic, None)
-        return True
 
-    def send_again(self, topic: str, expected: int, missing: int, now: float) -> None:
+    def send_again(self, topic: str, epoch: int, expected: int, missing: int, now: float) -> None:
         """Send missing publications at once, unless they were just sent."""
         stream = self._active.get(topic)
-        if stream is None:
+        if stream is None or epoch != self._epochs.of(topic):
             return
         just_now_s = (self.round_trip.smoothed_s or self._settings.first_retry_s) / 2
         last = expected + min(missing, self._settings.publish_window)
@@ -166,6 +186,13 @@ class Outbox:
             if topic in ("", name):
                 stream.paused_until = until
                 stream.unsent = stream.oldest
+
+    def restart_topic(self, topic: str) -> None:
+        """Send all of a topic that is in flight at once: its epoch is another one."""
+        stream = self._active.get(topic)
+        if stream is not None:
+            stream.unsent = stream.oldest
+            self._fresh[topic] = stream
 
     def restart(self) -> None:
         """Send all that is in flight at once: the session is a new one."""

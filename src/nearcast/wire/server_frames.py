@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from nearcast.wire.codec import COPY, FRAME_BYTES, FRAME_LIMIT, Refused, decode_body
 from nearcast.wire.hot_frames import PUBLISH, RECEIVED, decode_publication, decode_received
-from nearcast.wire.messages import Message
-from nearcast.wire.publication import Publication
+from nearcast.wire.limits import payload_limit
+from nearcast.wire.messages import Message, Refuse, RefuseReason
+from nearcast.wire.publication import Origin, Publication
 
-__all__ = ["Content", "decode_for_server"]
+__all__ = ["Content", "decode_for_server", "split_too_large"]
 
 Content = Message | Publication | tuple[int, int, int]
 """What a frame holds; a Received as its three numbers."""
@@ -36,3 +37,20 @@ def decode_for_server(payload: bytes, client: str, now_us: int) -> list[Content]
                 found.append(message)
         start = end
     return found
+
+
+def split_too_large(
+    contents: list[Content], client: str, datagram_limit: int
+) -> tuple[list[Content], list[Refuse]]:
+    """Return the contents without publications whose notification may not fit, and the answers."""
+    kept: list[Content] = []
+    refused = []
+    for one in contents:
+        if isinstance(one, Publication):
+            topic, durable = one.topic, one.origin is not Origin.ONCE
+            if len(one.payload) > payload_limit(topic, client, datagram_limit):
+                reason = RefuseReason.TOO_LARGE
+                refused.append(Refuse(topic, one.epoch, one.sequence, durable, reason))
+                continue
+        kept.append(one)
+    return kept, refused

@@ -15,6 +15,7 @@ from nearcast.wire.channel import REPLAY_WINDOW, Channel
 from nearcast.wire.codec import COPY, encode, mark_copy
 from nearcast.wire.framing import SEALED_OVERHEAD, pack
 from nearcast.wire.hot_frames import NOTIFY, published_frame
+from nearcast.wire.limits import payload_room
 from nearcast.wire.messages import (
     TOKEN_BYTES,
     Heartbeat,
@@ -107,6 +108,7 @@ class ServerSession:
         "is_queued",
         "last_heard",
         "notifications_dropped",
+        "payload_room",
         "redirect",
         "room",
     )
@@ -144,6 +146,8 @@ class ServerSession:
         """Most bytes of one frame."""
         self._settings = settings
         self._acks: dict[str, tuple[int, int]] = {}
+        self.payload_room = payload_room(self.client, settings.datagram_limit)
+        """No datagram up to this size holds a publication that is too large to be notified."""
         self.frames: list[bytes] = []
         """What the next flush sends; none is larger than `room`."""
         self._flights: dict[int, Flight] = {}

@@ -22,8 +22,9 @@ from nearcast.wire.actions import (
     SessionOpened,
 )
 from nearcast.wire.codec import Refused, encode
-from nearcast.wire.framing import SEALED_HEADER, SEALED_OVERHEAD, Kind, read_header
+from nearcast.wire.framing import SEALED_HEADER, SEALED_OVERHEAD, Kind, read_header, write_unknown
 from nearcast.wire.handshake_gate import Admit, CookieNeeded, HandshakeGate
+from nearcast.wire.init_gate import TokenBuckets
 from nearcast.wire.messages import (
     TOKEN_BYTES,
     Busy,
@@ -41,7 +42,7 @@ from nearcast.wire.messages import (
     Unsubscribe,
 )
 from nearcast.wire.publication import Publication
-from nearcast.wire.server_frames import decode_for_server
+from nearcast.wire.server_frames import decode_for_server, split_too_large
 from nearcast.wire.server_session import Packet, ServerSession, pack_frames
 from nearcast.wire.session_table import SessionTable
 from nearcast.wire.settings import Address, RandomBytes, WireSettings
@@ -49,6 +50,8 @@ from nearcast.wire.settings import Address, RandomBytes, WireSettings
 __all__ = ["ServerSessions"]
 
 _MOST_MISSING = 0xFFFFFFFF
+_UNKNOWNS_PER_S = 200.0
+"""Answers that a session is not known: all clients of a server that restarted want one."""
 
 
 class ServerSessions:
@@ -86,6 +89,7 @@ class ServerSessions:
         self._outgoing: list[Datagram] = []
         self._events: list[ServerEvent] = []
         self._next_resend = float("inf")
+        self._unknowns = TokenBuckets(_UNKNOWNS_PER_S, _UNKNOWNS_PER_S, 1)
 
     def __len__(self) -> int:
         return len(self._table.by_index)
@@ -118,6 +122,7 @@ class ServerSessions:
                 if data[:2] == SEALED_HEADER:  # nearly all are
                     session = by_index.get(int.from_bytes(data[2:6], "big"))
                     if session is None:
+                        self._answer_unknown(data, address, now)
                         raise Refused("unknown_session")
                     self._on_sealed(session, data, address, now, now_us)
                 elif read_header(data).kind is Kind.INIT:
@@ -127,6 +132,11 @@ class ServerSessions:
             except Refused as refusal:
                 self.drops[refusal.reason] += 1
         return self.take_events()
+
+    def _answer_unknown(self, data: bytes, address: Address, now: float) -> None:
+        """Tell the sender that it has no session here, in fewer bytes than it sent."""
+        if len(data) >= SEALED_OVERHEAD and self._unknowns.take("", now):
+            self._outgoing.append(SendDatagram(address, write_unknown(data)))
 
     def _on_init(self, data: bytes, address: Address, now: float) -> None:
         try:
@@ -150,6 +160,13 @@ class ServerSessions:
         self, session: ServerSession, data: bytes, address: Address, now: float, now_us: int
     ) -> None:
         contents = decode_for_server(session.channel.open(data), session.client, now_us)
+        if len(data) > session.payload_room:  # few are
+            contents, refused = split_too_large(
+                contents, session.client, self._settings.datagram_limit
+            )
+            self.drops["payload_too_large"] += len(refused)
+            for refuse in refused:
+                self._queue(session, refuse)
         if session.is_confirmed and address == session.address:
             session.last_heard = now
         else:
@@ -214,23 +231,23 @@ class ServerSessions:
             session.queue_acknowledgement(topic, epoch, up_to)
             self._mark(session)
 
-    def nack(self, client: str, topic: str, epoch: int, expected: int, missing: int = 1) -> None:
-        """Ask for publications again, from `expected` on."""
+    def tell(self, client: str, message: Message) -> None:
+        """Say something to a client, once."""
         session = self._table.by_client.get(client)
         if session is not None:
-            self._queue(session, Nack(topic, epoch, expected, min(missing, _MOST_MISSING)))
+            self._queue(session, message)
+
+    def nack(self, client: str, topic: str, epoch: int, expected: int, missing: int = 1) -> None:
+        """Ask for publications again, from `expected` on."""
+        self.tell(client, Nack(topic, epoch, expected, min(missing, _MOST_MISSING)))
 
     def busy(self, client: str, retry_after_s: float, topic: str = "") -> None:
         """Ask a publisher to wait: with one topic, or with all."""
-        session = self._table.by_client.get(client)
-        if session is not None:
-            self._queue(session, Busy(topic, round(retry_after_s * 1000)))
+        self.tell(client, Busy(topic, round(retry_after_s * 1000)))
 
     def confirm(self, client: str, request: int, accepted: bool, reason: str = "") -> None:
         """Answer a Subscribe or Unsubscribe."""
-        session = self._table.by_client.get(client)
-        if session is not None:
-            self._queue(session, Confirm(request, accepted, reason))
+        self.tell(client, Confirm(request, accepted, reason))
 
     def notify(self, client: str, notifications: Iterable[Notify | bytes]) -> bool:
         """Send notifications until the client confirms them; False when it has no session.

@@ -54,33 +54,33 @@ class LeanSession(ClientSession):
 
     def take(self, data: bytes, now: float) -> None:
         """Take a datagram of the server: `receive` without what unknown senders make necessary."""
-        if self._link is None or data[0] & _KIND_BITS != _SEALED:
+        link = self._home.link
+        if link is None or data[0] & _KIND_BITS != _SEALED:
             self.receive((data,), now)
             return
         try:
-            self._on_sealed(self._link, data, now)
+            self._on_sealed(link, data, now)
         except Refused as refusal:
             self.drops[refusal.reason] += 1
 
     def is_receipt_due(self, now: float) -> bool:
         """Whether the server should hear at once what arrived."""
-        return self._link is not None and self._link.receipt_due <= now
+        link = self._home.link
+        return link is not None and link.receipt_due <= now
 
     def run(self, now: float) -> None:
         """Send what is due and note what happened."""
         self._due = -math.inf
-        for action in self.poll(now):
+        actions = self.poll(now)
+        if self._home.handshake is not None:
+            self._carrier.sessions[self._home.handshake.index.to_bytes(4, "big")] = self
+        for action in actions:
             if isinstance(action, SendDatagram):
                 self._carrier.send(action)
             elif isinstance(action, Confirmed):
                 self.confirmed += action.accepted
             elif isinstance(action, Disconnected):
                 self.disconnections += 1
-
-    def _try_handshake(self, now: float) -> None:
-        super()._try_handshake(now)
-        if self._handshake is not None:
-            self._carrier.sessions[self._handshake.index.to_bytes(4, "big")] = self
 
     def _on_sealed(self, link: ClientLink, data: bytes, now: float) -> None:
         payload = link.open(data, now)

@@ -208,6 +208,46 @@ class Echo(_message.Message):
     answer: bool
     def __init__(self, payload: _Optional[bytes] = ..., answer: _Optional[bool] = ...) -> None: ...
 
+class Way(_message.Message):
+    __slots__ = ("number", "count", "host", "port", "server_key")
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    COUNT_FIELD_NUMBER: _ClassVar[int]
+    HOST_FIELD_NUMBER: _ClassVar[int]
+    PORT_FIELD_NUMBER: _ClassVar[int]
+    SERVER_KEY_FIELD_NUMBER: _ClassVar[int]
+    number: int
+    count: int
+    host: str
+    port: int
+    server_key: bytes
+    def __init__(self, number: _Optional[int] = ..., count: _Optional[int] = ..., host: _Optional[str] = ..., port: _Optional[int] = ..., server_key: _Optional[bytes] = ...) -> None: ...
+
+class Route(_message.Message):
+    __slots__ = ("topic", "host", "port", "server_key")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    HOST_FIELD_NUMBER: _ClassVar[int]
+    PORT_FIELD_NUMBER: _ClassVar[int]
+    SERVER_KEY_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    host: str
+    port: int
+    server_key: bytes
+    def __init__(self, topic: _Optional[str] = ..., host: _Optional[str] = ..., port: _Optional[int] = ..., server_key: _Optional[bytes] = ...) -> None: ...
+
+class Refuse(_message.Message):
+    __slots__ = ("topic", "epoch", "sequence", "durable", "reason")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+    DURABLE_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    epoch: int
+    sequence: int
+    durable: bool
+    reason: int
+    def __init__(self, topic: _Optional[str] = ..., epoch: _Optional[int] = ..., sequence: _Optional[int] = ..., durable: _Optional[bool] = ..., reason: _Optional[int] = ...) -> None: ...
+
 class Gap(_message.Message):
     __slots__ = ("topic", "broker", "missed", "offset", "answer")
     TOPIC_FIELD_NUMBER: _ClassVar[int]

@@ -1,0 +1,200 @@
+"""A client's session with one server, the attempts to open it, and what is published in it."""
+
+from __future__ import annotations
+
+from msgspec import structs
+
+from nearcast.wire.actions import Acknowledged, Home, HomeUnreachable, PublicationRefused
+from nearcast.wire.client_context import ClientContext
+from nearcast.wire.client_handshake import ClientHandshake
+from nearcast.wire.client_link import ClientLink
+from nearcast.wire.codec import Refused, encode
+from nearcast.wire.framing import Header, Kind
+from nearcast.wire.messages import (
+    TOKEN_BYTES,
+    Busy,
+    Close,
+    CloseReason,
+    Heartbeat,
+    Message,
+    Nack,
+    Published,
+    Refuse,
+    RefuseReason,
+)
+from nearcast.wire.noise import NoiseError
+from nearcast.wire.outbox import Outbox
+
+__all__ = ["ClientConnection"]
+
+_UNKNOWN_PAUSE_S = 1.0
+"""Least time between two handshakes because a server does not know the session: a repeated or
+forged answer costs no more than that."""
+
+
+class ClientConnection:
+    """One server, as long as the client wants it; sessions come and go.
+
+    Parameters
+    ----------
+    visits
+        Whether the client only publishes there.
+    """
+
+    def __init__(self, context: ClientContext, server: Home, *, visits: bool = False) -> None:
+        self._context, self._visits = context, visits
+        self.server = server
+        """The server that the client has or wants."""
+        self.link: ClientLink | None = None
+        """The session, if there is one."""
+        self.handshake: ClientHandshake | None = None
+        """The attempt to open one, or a better one."""
+        self.outbox = Outbox(context.settings, context.epochs, context.client)
+        self.frames: list[bytes] = []
+        """What goes out with the next datagram."""
+        self._unknown_at = float("-inf")
+        """When the server last said that it does not know the session."""
+
+    def connect(self, now: float, server: Home | None = None) -> None:
+        """Open a session, or one with another server; a session at hand stays until then."""
+        context = self._context
+        self.handshake = ClientHandshake(
+            context.static_key, server or self.server, context.random_bytes, context.settings, now
+        )
+
+    def say_close(self, reason: CloseReason) -> None:
+        """Tell the server that the session ends."""
+        if self.link is not None:
+            self._context.outgoing.extend(self.link.seal([encode(Close(reason))]))
+
+    def abandon(self) -> None:
+        """Forget the session and all attempts, without a word."""
+        self.link = self.handshake = None
+
+    # Datagrams in
+
+    def on_handshake(self, header: Header, data: bytes, now: float) -> bool:
+        """Take an answer to an INIT; tell whether there is a new session now."""
+        handshake = self.handshake
+        if handshake is None or header.receiver != handshake.index:
+            raise Refused("unknown_session")
+        if header.kind is Kind.COOKIE:
+            handshake.read_cookie(data, now)
+            return False
+        if header.kind is not Kind.ACKNOWLEDGE:
+            raise Refused("unexpected_kind")
+        context = self._context
+        channel, acknowledge = handshake.read_acknowledge(data)
+        if self.server != handshake.home:
+            self.say_close(CloseReason.MOVED)
+        self.handshake, self.server = None, handshake.home
+        self.link = ClientLink(
+            self.server,
+            channel,
+            handshake.index,
+            acknowledge.report_interval_s,
+            context.settings,
+            now,
+            context.random_bytes(1)[0] / 256,
+        )
+        context.epochs.issued = context.epochs.issued or acknowledge.epoch
+        self.frames = []
+        self.outbox.restart()
+        return True
+
+    def on_unknown(self, data: bytes, now: float) -> bool:
+        """Connect again when the server does not know the session: it has restarted, say.
+
+        The session stays until then. Returns whether the datagram answers one of this session.
+        """
+        if self.link is None or not self.link.has_sent(data):
+            return False
+        if self.handshake is None and now - self._unknown_at >= _UNKNOWN_PAUSE_S:
+            self._unknown_at = now
+            self.connect(now)
+        return True
+
+    def on_message(self, message: Message, now: float) -> None:
+        """Take what any server says of publications; Refused for the rest."""
+        events = self._context.events
+        match message:
+            case Published(topic=topic, epoch=epoch, up_to=up_to):
+                if self.outbox.acknowledge(topic, epoch, up_to, now):
+                    events.append(Acknowledged(topic, up_to))
+            case Nack(topic=topic, epoch=epoch):
+                self.outbox.send_again(topic, epoch, message.expected, message.missing, now)
+            case Busy(topic=topic):
+                self.outbox.pause(topic, now + message.retry_after_ms / 1000)
+            case Refuse():
+                self._on_refuse(message)
+            case Heartbeat(token=token, answer=False) if len(token) <= TOKEN_BYTES:
+                if token:
+                    self.frames.append(encode(Heartbeat(token, answer=True)))
+            case _:
+                raise Refused("unexpected_message")
+
+    def _on_refuse(self, refuse: Refuse) -> None:
+        topic, known = refuse.topic, refuse.reason in RefuseReason.__members__.values()
+        reason = RefuseReason(refuse.reason) if known else RefuseReason.OTHER
+        if reason is RefuseReason.STALE_EPOCH:
+            if self._context.epochs.raise_above(topic, refuse.epoch):
+                self.outbox.restart_topic(topic)
+        elif not refuse.durable or self.outbox.give_up(topic, refuse.sequence):
+            event = PublicationRefused(topic, refuse.sequence, refuse.durable, reason)
+            self._context.events.append(event)
+
+    # Time and datagrams out
+
+    def watch(self, now: float) -> bool:
+        """Replace a session that is silent or whose rekey is due; tell whether it was lost."""
+        link = self.link
+        if link is None:
+            return False
+        if link.is_silent(now):
+            self.link = None
+        is_suspect = link.take_suspicion(now)  # the server may have restarted
+        if self.handshake is None and (self.link is None or link.channel.rekey_due or is_suspect):
+            self.connect(now)
+        return self.link is None
+
+    def try_handshake(self, now: float) -> None:
+        """Send the next INIT, if one is due."""
+        handshake, context = self.handshake, self._context
+        if handshake is None or now < handshake.due:
+            return
+        if handshake.tries and handshake.tries % context.settings.handshake_tries == 0:
+            context.events.append(HomeUnreachable(handshake.home, handshake.tries))
+            if self.link is not None and handshake.home != self.server:
+                self.handshake = None  # the present home works: a redirection is repeated
+                return
+        try:
+            init = context.make_init(now, visits=self._visits)
+            context.outgoing.append(handshake.write_init(init, now))
+        except NoiseError:  # no public key of any server
+            context.drops["unusable_home"] += 1
+            self.handshake = None
+
+    def send(self, now: float, requests: list[bytes]) -> None:
+        """Send what has gathered: answers first, then what has become due, and requests."""
+        link, context = self.link, self._context
+        if link is None:
+            return
+        frames, self.frames = self.frames, []
+        answers = len(frames)
+        if link.take_report_turn(now):
+            frames.append(encode(structs.replace(context.report, time_us=int(now * 1e6))))
+        frames.extend(requests)
+        frames.extend(self.outbox.frames(now))
+        if len(frames) > answers:
+            link.note_question(now)
+        receipt = link.take_receipt(now, travels_along=bool(frames))
+        if receipt is not None:
+            frames.append(encode(receipt))
+        context.outgoing.extend(link.seal(frames))
+
+    def next_due(self) -> float:
+        """Return when there is something to do at the latest."""
+        due = self.handshake.due if self.handshake is not None else float("inf")
+        if self.link is None:
+            return due
+        return min(due, self.link.next_due(), self.outbox.next_due())

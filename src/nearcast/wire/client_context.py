@@ -1,0 +1,50 @@
+"""What all sessions of a client share: who it is, where it is, and what it has to say."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+from nearcast.wire.actions import ClientEvent, SendDatagram
+from nearcast.wire.epochs import Epochs
+from nearcast.wire.messages import Init, Report
+from nearcast.wire.settings import RandomBytes, WireSettings
+
+__all__ = ["ClientContext"]
+
+
+@dataclass(slots=True)
+class ClientContext:
+    """A client, apart from its sessions."""
+
+    static_key: bytes
+    """Its X25519 private key."""
+    random_bytes: RandomBytes
+    settings: WireSettings
+    credential: bytes = b""
+    """What the site's authority signed about it."""
+    client: str = ""
+    """Its id."""
+    report: Report = field(default_factory=lambda: Report(0.0, 0.0))
+    """What the next report says."""
+    epochs: Epochs = field(default_factory=Epochs)
+    drops: Counter[str] = field(default_factory=Counter)
+    """What was refused or not sent, by reason."""
+    outgoing: list[SendDatagram] = field(default_factory=list)
+    events: list[ClientEvent] = field(default_factory=list)
+    _last_init_us: int = 0
+
+    def make_init(self, now: float, *, visits: bool) -> Init:
+        """Return what the next INIT says."""
+        self._last_init_us = max(self._last_init_us + 1, int(now * 1e6))
+        report = self.report
+        return Init(
+            time_us=self._last_init_us,
+            epoch=self.epochs.issued,
+            x_km=report.x_km,
+            y_km=report.y_km,
+            direction_deg=report.direction_deg,
+            speed_mps=report.speed_mps,
+            credential=self.credential,
+            visits=visits,
+        )

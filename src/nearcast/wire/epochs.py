@@ -1,0 +1,32 @@
+"""The epoch of a client's publications: issued by its first server, raised where it is too low.
+
+A client that starts without memory is given its epoch by a server, from that server's clock. A
+broker that has seen a higher one of the same client refuses it and says which: the client goes on
+above that, so that no clock has to be right.
+"""
+
+from __future__ import annotations
+
+__all__ = ["Epochs"]
+
+_LARGEST = (1 << 63) - 1
+
+
+class Epochs:
+    """By topic: what was taken of other topics under their epoch must not be taken again."""
+
+    def __init__(self) -> None:
+        self.issued = 0
+        """By the first server; 0 before."""
+        self._raised: dict[str, int] = {}
+
+    def of(self, topic: str) -> int:
+        """Return the epoch of a topic's publications."""
+        return self._raised.get(topic, self.issued)
+
+    def raise_above(self, topic: str, in_force: int) -> bool:
+        """Go on above an epoch; False when that is so already, or impossible."""
+        if not self.of(topic) <= in_force < _LARGEST:
+            return False
+        self._raised[topic] = in_force + 1
+        return True
