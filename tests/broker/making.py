@@ -47,8 +47,11 @@ def message(
 
 
 def handle(broker: Broker, batch: Iterable[Publication], now_s: float) -> Actions:
-    """A pass with publications of clients."""
+    """A pass with publications of clients, whose streams the broker owns."""
     for one in batch:
+        topic = broker.topics.get(one.topic)
+        if topic is not None and topic.settings.other_brokers:
+            topic._gate.begin(one.publisher, 0).is_owned = True
         broker.admit(one, None, now_s)
     return broker.run(now_s)
 

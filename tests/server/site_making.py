@@ -56,6 +56,8 @@ class RandomSite:
             self.subscribers[topic] = self.rng.sample(names, self.rng.randint(2, len(names)))
             self.publishers[topic] = self.rng.sample(names, self.rng.randint(1, 4))
         self.published: list[Identity] = []
+        self._brokers: dict[str, set[str]] = {}
+        """All that topics ever had."""
         self.people: dict[str, SimulatedClient] = {}
         for name, home in self.homes.items():
             self.people[name] = self.site.add_client(name, home, self.rng.random(), 1.0)
@@ -67,16 +69,7 @@ class RandomSite:
 
     def orders(self, revision: int = 1) -> Orders:
         """Return orders by which each stream is processed where `targets` says."""
-        topics = tuple(
-            TopicOrder(
-                topic,
-                self.spool,
-                tuple(sorted({self.targets[topic, name] for name in self.publishers[topic]})),
-                self.processor,
-                notify_after_sync=self.notify_after_sync,
-            )
-            for topic in self.topic_names
-        )
+        topics = tuple(self._topic_order(topic, revision) for topic in self.topic_names)
         clients = tuple(
             ClientOrder(
                 name,
@@ -88,6 +81,20 @@ class RandomSite:
         )
         servers = self.site.server_orders()
         return Orders(revision, revision, "cloud", servers, topics, clients)
+
+    def _topic_order(self, topic: str, version: int) -> TopicOrder:
+        brokers = {self.targets[topic, name] for name in self.publishers[topic]}
+        past = self._brokers.setdefault(topic, set())
+        past |= brokers
+        return TopicOrder(
+            topic,
+            self.spool,
+            tuple(sorted(brokers)),
+            self.processor,
+            notify_after_sync=self.notify_after_sync,
+            version=version,
+            moved_from=tuple(sorted(past - brokers)),
+        )
 
     def start(self) -> None:
         """Give orders, connect everybody, subscribe, and wait until all that is settled."""

@@ -112,6 +112,7 @@ def router(around: Surroundings, publishers: Publishers, cloud: str = "cloud") -
         around.effects,
         publishers,
         lambda topic: None,
+        lambda topic: None,
         lambda now: True,
         0.2,
     )

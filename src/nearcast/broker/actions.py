@@ -8,12 +8,13 @@ import msgspec
 
 from nearcast.broker.audiences import OutgoingNotification
 from nearcast.broker.guard import ProcessorReport
+from nearcast.broker.ownership import Token
 from nearcast.broker.requests import ProcessRequest
 from nearcast.broker.sequence_gate import Ranges, Verdict
-from nearcast.spool.changes import Group
+from nearcast.spool.changes import Group, Position
 from nearcast.wire.publication import Publication
 
-__all__ = ["Ack", "Actions", "Copy", "Nack", "Refusal"]
+__all__ = ["Ack", "Actions", "Ask", "Copy", "Deny", "Nack", "Refusal", "Yield"]
 
 
 class Ack(NamedTuple):
@@ -60,6 +61,35 @@ class Copy(msgspec.Struct, frozen=True):
     publications: tuple[Publication, ...]
 
 
+class Ask(NamedTuple):
+    """A claim for another server: to give up some streams of a topic."""
+
+    to_server: str
+    topic: str
+    token: Token
+    publishers: tuple[str, ...]
+
+
+class Yield(NamedTuple):
+    """The answer to a claim that wins: this far the streams have come here, durably."""
+
+    to_server: str
+    topic: str
+    token: Token
+    positions: tuple[Position, ...]
+
+
+class Deny(NamedTuple):
+    """The answer to a claim that loses."""
+
+    to_server: str
+    topic: str
+    token: Token
+    publishers: tuple[str, ...]
+    against: Token
+    """The stronger claim."""
+
+
 class Actions(msgspec.Struct):
     """What is to be done now; nothing in it has to wait for the rest."""
 
@@ -70,6 +100,11 @@ class Actions(msgspec.Struct):
     notifications: list[OutgoingNotification] = msgspec.field(default_factory=list)
     copies: list[Copy] = msgspec.field(default_factory=list)
     acks: list[Ack] = msgspec.field(default_factory=list)
+    claims: list[Ask | Yield | Deny] = msgspec.field(default_factory=list)
+    pauses_s: list[float] = msgspec.field(default_factory=list)
+    """How long the streams that are owned from now on have waited for that."""
+    taken_over: int = 0
+    """Those of them that were taken from a server which is away."""
     nacks: list[Nack] = msgspec.field(default_factory=list)
     refusals: list[Refusal] = msgspec.field(default_factory=list)
     busy: list[tuple[Publication, str | None]] = msgspec.field(default_factory=list)

@@ -13,8 +13,9 @@ from collections.abc import Callable, Iterable, Sequence
 
 from msgspec import structs
 
-from nearcast.broker.actions import Ack, Actions, Refusal
+from nearcast.broker.actions import Ack, Actions, Refusal, Yield
 from nearcast.broker.audiences import SubscriberLookup
+from nearcast.broker.ownership import Token
 from nearcast.broker.processor import Processor
 from nearcast.broker.registry import make_processor
 from nearcast.broker.requests import ProcessRequest, ProcessResult
@@ -24,7 +25,7 @@ from nearcast.broker.topic_broker import TopicBroker
 from nearcast.broker.topic_processing import ProcessorWatch
 from nearcast.broker.topic_settings import TopicSettings
 from nearcast.errors import ConfigError
-from nearcast.spool.changes import Group, LiveTopic, TopicChange
+from nearcast.spool.changes import Group, LiveTopic, Position, TopicChange
 from nearcast.wire.publication import NO_NOTICES, Origin, Publication
 
 __all__ = ["Broker"]
@@ -50,7 +51,7 @@ class Broker:
     watch
         Is told when such a processor runs.
     server
-        This server's id, which notifications name.
+        This server's id, which notifications and claims name.
     first_offset
         What the offsets of topics that are new here begin after.
     """
@@ -69,7 +70,9 @@ class Broker:
         self._ticket = self._request = 0
         self._actions = Actions()
         self._due: list[TopicBroker] = []
-        self._has_refused = False
+        self._claiming: dict[str, TopicBroker] = {}
+        """Topics with claims that are not won yet."""
+        self._has_answers = False
         self._deferred: dict[int, list[Deferred]] = {}
         self.topics: dict[str, TopicBroker] = {}
 
@@ -119,6 +122,7 @@ class Broker:
     def remove_topic(self, topic: str) -> Actions:
         """Stop managing a topic and forget it; `export_topic` first if it moves elsewhere."""
         actions, managed = Actions(), self.topics.pop(topic, None)
+        self._claiming.pop(topic, None)
         if managed is not None and managed.processing.asked:
             forget = ProcessRequest(managed.settings, self._next_request(), (), (), ended=True)
             actions.to_process.append(forget)
@@ -131,11 +135,23 @@ class Broker:
 
     # A pass
 
-    def admit(self, publication: Publication, home: str | None, now_s: float) -> None:
-        """Take a publication from its publisher, or from its publisher's home."""
+    def admit(
+        self,
+        publication: Publication,
+        home: str | None,
+        now_s: float,
+        version: int | None = None,
+    ) -> None:
+        """Take a publication from its publisher, or from its publisher's home.
+
+        Parameters
+        ----------
+        version
+            Of the topic's assignment by which the home goes.
+        """
         topic = self._topic_of(publication)
         if topic is not None:
-            topic.admit(publication, home, now_s, self._actions)
+            topic.admit(publication, home, now_s, self._actions, version)
 
     def admit_copy(self, publication: Publication, copied_by: str) -> None:
         """Take a publication that another broker of its topic copied here: it is spooled only."""
@@ -163,11 +179,11 @@ class Broker:
     @property
     def has_work(self) -> bool:
         """Whether the pass has brought anything that `run` has to do."""
-        return bool(self._due) or self._has_refused
+        return bool(self._due) or self._has_answers
 
     def run(self, now_s: float) -> Actions:
         """End a pass: process what was admitted; return all that follows from it."""
-        self._has_refused = False
+        self._has_answers = False
         actions, self._actions = self._actions, Actions()
         due, self._due = self._due, []
         deferred = []
@@ -175,8 +191,54 @@ class Broker:
             topic.is_due = False
             if self.topics.get(topic.settings.topic) is topic:  # else it was removed meanwhile
                 deferred.append(topic.run(now_s, actions))
+                if topic.claims.are_open:
+                    self._claiming[topic.settings.topic] = topic
+                elif self._claiming:
+                    self._claiming.pop(topic.settings.topic, None)
         self._store(deferred, actions)
         return actions
+
+    # Claims, see `ownership`
+
+    def on_claim(self, topic: str, publishers: Iterable[str], token: Token) -> None:
+        """Hear that another server claims streams; of a topic unknown here it gets them at once."""
+        managed = self.topics.get(topic)
+        if managed is not None:
+            managed.claims.on_claim(publishers, token, self._actions)
+            self._mark_due(managed)
+        else:
+            positions = tuple(Position(one, 0, 0) for one in publishers)
+            self._actions.claims.append(Yield(token.server, topic, token, positions))
+            self._has_answers = True
+
+    def on_yielded(
+        self, topic: str, server: str, token: Token, positions: Iterable[Position]
+    ) -> None:
+        """Hear how far streams have come at a server that has given them up."""
+        managed = self.topics.get(topic)
+        if managed is not None:
+            managed.claims.on_yielded(server, token, positions)
+            self._mark_due(managed)
+
+    def on_denied(
+        self, topic: str, publishers: Iterable[str], token: Token, against: Token
+    ) -> None:
+        """Hear that claims were lost; what waited for them is sent again."""
+        managed = self.topics.get(topic)
+        if managed is not None:
+            for publisher in publishers:
+                managed.claims.ownership.lose(publisher, token, against)
+
+    @property
+    def is_claiming(self) -> bool:
+        """Whether claims are not won yet."""
+        return bool(self._claiming)
+
+    def repeat_claims(self, is_away: Callable[[str], bool], may_ask: Callable[[str], bool]) -> None:
+        """Go on without servers that are away, and ask the others again."""
+        for topic in self._claiming.values():
+            topic.claims.repeat(is_away, may_ask, self._actions)
+            self._mark_due(topic)
 
     # What comes later
 
@@ -218,7 +280,7 @@ class Broker:
         topic = self.topics.get(publication.topic)
         if topic is None:
             self._actions.refusals.append(Refusal(publication, None))
-            self._has_refused = True
+            self._has_answers = True
         elif not topic.is_due:
             self._mark_due(topic)
         return topic

@@ -49,6 +49,7 @@ class Stream:
         "epoch",
         "held",
         "home",
+        "is_owned",
         "pending",
         "publisher",
         "sequence",
@@ -67,6 +68,8 @@ class Stream:
         """When the missing ones were last asked for."""
         self.home: str | None = None
         """The server that forwards the publications; None when the publisher has a session here."""
+        self.is_owned = False
+        """Whether this broker processes it: see `ownership`."""
         self.wants_ack = False
         """Whether its publisher has to be told when publications are durable."""
         self.pending = 0
@@ -80,6 +83,11 @@ class Stream:
     def position(self) -> Position:
         """How far its publications were taken."""
         return Position(self.publisher, self.epoch, self.sequence)
+
+    @property
+    def is_durable(self) -> bool:
+        """Whether all that was taken is settled and synced."""
+        return not self.pending and (not self.sequence or self.durable == self.position)
 
 
 class SequenceGate:
@@ -126,9 +134,7 @@ class SequenceGate:
 
         Returns the waiting ones that are next in order then.
         """
-        stream = self.streams.get(publisher)
-        if stream is None or epoch > stream.epoch:
-            stream = self._begin(publisher, epoch, 0)
+        stream = self.begin(publisher, epoch)
         if epoch < stream.epoch or through <= stream.sequence:
             return []
         early = sorted(one for one in stream.held if one <= through)
@@ -136,6 +142,18 @@ class SequenceGate:
         self.held -= len(settled)
         stream.sequence = through
         return settled + self._released(stream)
+
+    def begin(self, publisher: str, epoch: int) -> Stream:
+        """Return a stream, which begins anew if its epoch is a later one."""
+        stream = self.streams.get(publisher)
+        if stream is None or epoch > stream.epoch:
+            stream = self._begin(publisher, epoch, 0)
+        return stream
+
+    def drop_held(self, stream: Stream) -> None:
+        """Forget what came too early: it was never acknowledged."""
+        self.held -= len(stream.held)
+        stream.held = {}
 
     def missing(self, publisher: str, through: int = 0) -> Ranges:
         """Return what is missing before the newest waiting publication, or up to `through`."""
@@ -174,8 +192,7 @@ class SequenceGate:
         if stream is None:
             stream = self.streams[publisher] = Stream(publisher, epoch, sequence)
         else:
-            self.held -= len(stream.held)  # never acknowledged: lost with the epoch
-            stream.held = {}
+            self.drop_held(stream)
             stream.epoch, stream.sequence = epoch, sequence
         return stream
 

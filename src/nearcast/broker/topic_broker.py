@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 
 from nearcast.broker.actions import Ack, Actions, Nack, Refusal
 from nearcast.broker.audiences import SubscriberLookup
+from nearcast.broker.claims import TopicClaims
 from nearcast.broker.notices import decode_entry, encode_entry
 from nearcast.broker.processor import Processor
 from nearcast.broker.recall import recall
@@ -34,7 +36,7 @@ class TopicBroker:
     next_request
         Gives names for requests to the host.
     server
-        This server's id, which notifications name.
+        This server's id, which notifications and claims name.
     first_offset
         What the offsets of its records begin after.
     """
@@ -67,6 +69,7 @@ class TopicBroker:
         self._behind: dict[tuple[str, str | None], int] = {}
         """Publishers with missing publications in this pass, with the broker that copies them,
         and up to which."""
+        self.claims = TopicClaims(settings.topic, server, self._gate)
         self._once: dict[str, tuple[int, int]] = {}
         """Epoch and sequence of each publisher's last publication without acknowledgement."""
 
@@ -123,7 +126,12 @@ class TopicBroker:
         return topic
 
     def admit(
-        self, publication: Publication, home: str | None, now_s: float, actions: Actions
+        self,
+        publication: Publication,
+        home: str | None,
+        now_s: float,
+        actions: Actions,
+        version: int | None = None,
     ) -> None:
         """Take a publication from its publisher; `run` at the end of the pass does the rest.
 
@@ -131,12 +139,15 @@ class TopicBroker:
         ----------
         home
             The server that forwarded it; None when its publisher has a session here.
+        version
+            Of the topic's assignment by which it was sent here; None: by which this server goes.
         """
         stream = self._streams.get(publication.publisher)
         if (
             stream is not None
             and publication.sequence == stream.sequence + 1
             and publication.epoch == stream.epoch
+            and stream.is_owned
             and not stream.held
             and len(self._pending) < self._pending_limit
         ):
@@ -145,14 +156,28 @@ class TopicBroker:
             stream.pending += 1
             self._pending.append(publication)
         else:
-            self._admit_unusual(publication, home, now_s, actions)
+            self._admit_unusual(publication, home, now_s, actions, version)
 
     def _admit_unusual(
-        self, publication: Publication, home: str | None, now_s: float, actions: Actions
+        self,
+        publication: Publication,
+        home: str | None,
+        now_s: float,
+        actions: Actions,
+        version: int | None,
     ) -> None:
-        if self._settlement.is_full(publication.origin) and not self._gate.took(publication):
+        was_taken = self._gate.took(publication)
+        if self._settlement.is_full(publication.origin) and not was_taken:
             actions.busy.append((publication, home))
             return
+        stream = self._streams.get(publication.publisher)
+        is_stale = stream is not None and publication.epoch < stream.epoch
+        is_owned = stream is not None and stream.is_owned
+        if not (is_owned or was_taken or is_stale) and is_well_formed(publication):
+            version = self.settings.version if version is None else version
+            others = self.settings.asked
+            if not self.claims.own(publication, home, version, others, now_s, actions):
+                return
         self._skip_settled(publication)
         stream = self._pass_gate(publication, None, actions, home)
         if stream is None:
@@ -180,6 +205,7 @@ class TopicBroker:
             actions.busy.append((publication, None))
         else:
             self._pass_gate(publication, copied_by, actions)
+            self.claims.on_copied(publication.publisher)
 
     def _pass_gate(
         self,
@@ -245,6 +271,7 @@ class TopicBroker:
         stream = self._streams[publisher]
         self._push(stream, released)
         reached = stream.position
+        self.claims.on_copied(publisher)
         if reached != before:
             self._pending.append(reached)
             self._settlement.is_mixed = True
@@ -252,9 +279,25 @@ class TopicBroker:
 
     def run(self, now_s: float, actions: Actions) -> Deferred:
         """Do what the pass has brought: process, spool, ask for what is missing."""
+        if self.claims.are_moved:
+            self._win_claims(now_s, actions)
         if self._behind:
             self._ask_for_missing(now_s, actions)
-        return self._settlement.advance(now_s, actions)
+        deferred = self._settlement.advance(now_s, actions)
+        self.claims.flush(actions)
+        return deferred
+
+    def _win_claims(self, now_s: float, actions: Actions) -> None:
+        """Take what waited for claims that are won, and ask for what those still lack."""
+        won, lacking = self.claims.win(now_s, actions)
+        for server, position in lacking:
+            behind = (position.publisher, server)
+            self._behind[behind] = max(self._behind.get(behind, 0), position.sequence)
+        if won and self.settings.strangers:
+            self.settings = replace(self.settings, strangers=())
+        for claim in won:
+            for _, (publication, home) in sorted(claim.held.items()):
+                self.admit(publication, home, now_s, actions)
 
     def _ask_for_missing(self, now_s: float, actions: Actions) -> None:
         behind, self._behind = self._behind, {}
@@ -285,6 +328,7 @@ class TopicBroker:
             if stream.wants_ack and stream.epoch == position.epoch:
                 actions.acks.append(Ack(topic, *position, stream.home))
                 stream.wants_ack = stream.sequence > position.sequence
+        self.claims.yield_durable(actions)
 
     def recall(self, publisher: str, epoch: int, missing: Ranges) -> tuple[list[Publication], int]:
         """Return what is still spooled of missing messages, and the last one that is not, or 0.

@@ -29,6 +29,12 @@ class TopicSettings:
     """Notify only what is durable: later, but never about a message that a crash may undo."""
     other_brokers: tuple[str, ...] = ()
     """Servers that manage the topic as well."""
+    past_brokers: tuple[str, ...] = ()
+    """Servers that managed it once: they may have streams of it, and are asked for them."""
+    strangers: tuple[str, ...] = ()
+    """Servers that may manage it for all that is known here: asked until one claim was won."""
+    version: int = 0
+    """Of its assignment, see `TopicOrder`."""
     guard: GuardSettings = field(default_factory=GuardSettings)
     inline: bool = True
     """Whether the processor runs in the server's own loop; else a host process runs it."""
@@ -36,6 +42,12 @@ class TopicSettings:
     """Messages that a host process gets at a time."""
     pending_limit: int = 2048
     """Messages that may wait for the host process; more are refused as busy."""
+
+    @property
+    def asked(self) -> tuple[str, ...]:
+        """All servers that a stream has to be claimed from."""
+        known = (*self.other_brokers, *self.past_brokers)
+        return tuple(dict.fromkeys((*known, *self.strangers))) if self.strangers else known
 
     def __post_init__(self) -> None:
         if not 1 <= len(self.topic.encode()) <= _LONGEST_TOPIC_BYTES:

@@ -8,6 +8,7 @@ from nearcast.broker.actions import Actions, Nack
 from nearcast.broker.broker import Broker
 from nearcast.broker.topic_processing import ProcessorWatch
 from nearcast.errors import WireError
+from nearcast.server.claims import Claims
 from nearcast.server.delivery import Delivery
 from nearcast.server.effects import Effects
 from nearcast.server.mesh_messages import Advance, Copies, CopyNack, Manages
@@ -50,6 +51,7 @@ class BrokerPart:
             server=settings.server,
             first_offset=generation * GENERATION,
         )
+        self.claims = Claims(peers, self.broker, settings.takeover_s)
         self.topics = TopicRegistry(settings, self.broker, recovered, self._refuse_topic)
         self._has_orders = False
         self._delivery: Delivery
@@ -68,6 +70,13 @@ class BrokerPart:
         self.do(self.broker.run(now))
         for actions in self.topics.obey(orders):
             self.do(actions)
+        for server, topic in self.topics.take_farewells():
+            self._peers.send(server, Manages(topic, past=True))
+
+    def ensure_kept(self, topic: str) -> None:
+        """Take what other servers send of a topic, though nobody ordered it here."""
+        if topic not in self.broker.topics:
+            self.ensure_managed(topic)
 
     def ensure_managed(self, topic: str) -> None:
         """Begin to manage a topic that nobody ordered here; tell all the others.
@@ -75,7 +84,7 @@ class BrokerPart:
         Without any orders its processor is not known: what comes then is refused.
         """
         if self._has_orders and not self.topics.is_known(topic):
-            for actions in self.topics.volunteer(topic):
+            for actions in self.topics.volunteer(topic, self._peers.others):
                 self.do(actions)
             self._peers.broadcast(Manages(topic))
 
@@ -83,6 +92,7 @@ class BrokerPart:
         """End a pass: process what it brought, and share spools with brokers that are new."""
         if self.broker.has_work:
             self.do(self.broker.run(now))
+            self.claims.note(now)
         for server, topic in self.topics.take_newcomers():
             spool = self.broker.topics[topic].spool.view()
             own = [one for one in spool if one.origin is Origin.DIRECT]
@@ -105,6 +115,12 @@ class BrokerPart:
             self._ask_for_missing(nack)
         for publication, home in actions.busy:
             self._router.refuse_for_now(publication, home)
+        if actions.claims:
+            self.claims.send(actions.claims)
+        if actions.pauses_s:
+            out.pauses_s += actions.pauses_s
+            counts["streams_claimed"] += len(actions.pauses_s)
+            counts["streams_taken_over"] += actions.taken_over
         if actions.duplicates:
             counts["duplicates"] += actions.duplicates
         for refusal in actions.refusals:
@@ -133,7 +149,7 @@ class BrokerPart:
     def _on_copies(self, server: str, message: Copies, now: float) -> None:
         topic, now_us = message.topic, int(now * 1e6)
         copies = [decode_record(topic, record, Origin.COPY) for record in message.records]
-        self.ensure_managed(topic)
+        self.ensure_kept(topic)
         self._effects.counts["copies"] += len(copies)
         for copy in copies:
             copy.arrived_us = now_us

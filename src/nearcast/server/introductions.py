@@ -58,14 +58,14 @@ class Introductions:
     def on_restarted(self, server: str) -> None:
         """Forget what a server told before it restarted, and tell it everything."""
         self._directory.forget_home(server)
-        self._topics.forget_server(server)
+        self._topics.on_restarted(server)
         self.introduce(server)
 
     def introduce(self, server: str) -> None:
         """Tell a server what it misses."""
         if server in self._peers.others:
-            for topic in self._topics.announced:
-                self._peers.send(server, Manages(topic))
+            for topic in self._topics.shared_with(server):
+                self._peers.send(server, Manages(topic, self._topics.is_past(topic)))
             for _, message in self._subscribers_here(server):
                 self._peers.send(server, message)
             self._peers.send(server, SyncDone())

@@ -7,14 +7,18 @@ from __future__ import annotations
 
 import msgspec
 
+from nearcast.broker.ownership import Token
 from nearcast.errors import WireError
 from nearcast.server.site_orders import ClientOrder, Orders
+from nearcast.spool.changes import Position
 
 __all__ = [
     "Advance",
+    "Claim",
     "ClientIs",
     "Copies",
     "CopyNack",
+    "Denied",
     "Forward",
     "ForwardAck",
     "ForwardBusy",
@@ -34,6 +38,7 @@ __all__ = [
     "Undelivered",
     "Unsubscribed",
     "WhereIs",
+    "Yielded",
     "decode_mesh",
     "encode_mesh",
 ]
@@ -51,6 +56,8 @@ class Forward(_Base, frozen=True):
     oldest: tuple[int, ...]
     """By record: the lowest sequence that its publisher still needs acknowledged."""
     durable: bool = True
+    version: int = 0
+    """Of the topic's assignment by which the home goes, see `TopicOrder`."""
 
 
 class ForwardAck(_Base, frozen=True):
@@ -117,6 +124,31 @@ class Advance(_Base, frozen=True):
     through: int
 
 
+class Claim(_Base, frozen=True):
+    """A broker to all servers that may have streams of a topic: it wants to process these."""
+
+    topic: str
+    publishers: tuple[str, ...]
+    token: Token
+
+
+class Yielded(_Base, frozen=True):
+    """Answer to a Claim that wins: the streams were given up here, durable this far."""
+
+    topic: str
+    token: Token
+    positions: tuple[Position, ...]
+
+
+class Denied(_Base, frozen=True):
+    """Answer to a Claim that loses, and against which."""
+
+    topic: str
+    publishers: tuple[str, ...]
+    token: Token
+    against: Token
+
+
 class Notice(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A notification for clients at one home."""
 
@@ -180,6 +212,8 @@ class Manages(_Base, frozen=True):
     """A server to all others: it manages this topic now and wants to know its subscribers."""
 
     topic: str
+    past: bool = False
+    """It only did, and may have streams of it: to be asked by those that claim them."""
 
 
 class Hello(_Base, frozen=True):
@@ -235,6 +269,9 @@ MeshMessage = (
     | Copies
     | CopyNack
     | Advance
+    | Claim
+    | Yielded
+    | Denied
     | Notices
     | Undelivered
     | Subscribers

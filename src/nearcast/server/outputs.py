@@ -41,5 +41,7 @@ class Outputs(msgspec.Struct):
     """Rows of the event log, with the fields of `NotificationRow`."""
     incidents: list[Incident] = msgspec.field(default_factory=list)
     delays: list[StageDelays] = msgspec.field(default_factory=list)
+    pauses_s: list[float] = msgspec.field(default_factory=list)
+    """How long streams waited until this server owned them."""
     orders: Orders | None = None
     """New orders, to be kept on the disk."""

@@ -93,6 +93,7 @@ class PeerStream:
         "timed_at",
         "waiting",
         "waiting_bytes",
+        "waits_since",
     )
 
     def __init__(self, server: str, retry_s: float, *, is_bulk: bool) -> None:
@@ -108,6 +109,8 @@ class PeerStream:
         self.timed, self.timed_at = 0, 0.0
         """Number of the message that measures the round trip, 0 when there is none."""
         self.round_trip_s: float | None = None
+        self.waits_since = 0.0
+        """When something was sent or acknowledged last, while not all is."""
         self.taken = 0
         """Messages of the other side that were taken."""
 

@@ -175,6 +175,13 @@ class PeerChannels:
         peer = self._peers.get(server)
         return len(peer.ordinary.waiting) + len(peer.bulk.waiting) if peer else 0
 
+    def is_away(self, server: str, now: float, after_s: float) -> bool:
+        """Tell whether a server has acknowledged nothing of what was sent for a while."""
+        peer = self._peers.get(server)
+        return peer is not None and any(
+            one.sent and now - one.waits_since >= after_s for one in (peer.ordinary, peer.bulk)
+        )
+
     def _peer(self, server: str) -> _Peer:
         peer = self._peers.get(server)
         if peer is None:
@@ -197,6 +204,7 @@ class PeerChannels:
         if count > stream.sent:
             return
         stream.drop_oldest(count)
+        stream.waits_since = now
         if 0 < stream.timed <= acked:
             sample_s = now - stream.timed_at
             known_s = stream.round_trip_s
@@ -240,6 +248,7 @@ class PeerChannels:
             stream.in_flight_bytes += batch.size_bytes
             if stream.resend_at == NEVER:
                 stream.resend_at = now + stream.retry_s
+                stream.waits_since = now
                 stream.timed, stream.timed_at = stream.base + stream.sent - 1, now
             out.append((stream.server, frame))
 

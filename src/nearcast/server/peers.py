@@ -117,6 +117,10 @@ class Peers:
         """Return how many messages a server has not taken."""
         return self._channels.waiting(server)
 
+    def is_away(self, server: str, now: float, after_s: float) -> bool:
+        """Tell whether a server has taken nothing for a while that was sent to it."""
+        return self._channels.is_away(server, now, after_s)
+
     def poll(self, now: float) -> list[tuple[str, bytes]]:
         """Return the frames to send now, each with the server it goes to."""
         return self._channels.poll(now)

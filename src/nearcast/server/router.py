@@ -62,6 +62,8 @@ class Router:
         Those here; None when this server has no clients.
     ensure_managed
         Has this server manage a topic, and tells the others if that is new to them.
+    ensure_kept
+        The same for what others send: not if it has managed the topic before.
     is_informed
         Tells whether this server knows the site's subscribers.
     """
@@ -74,13 +76,15 @@ class Router:
         effects: Effects,
         publishers: Publishers | None,
         ensure_managed: Callable[[str], None],
+        ensure_kept: Callable[[str], None],
         is_informed: Callable[[float], bool],
         retry_after_s: float,
     ) -> None:
         self._peers, self._broker, self._effects = peers, broker, effects
         self.targets = targets
         self._publishers, self._retry_after_s = publishers, retry_after_s
-        self._ensure_managed, self._is_informed = ensure_managed, is_informed
+        self._ensure_managed, self._ensure_kept = ensure_managed, ensure_kept
+        self._is_informed = is_informed
         self._forwards: dict[tuple[str, str, bool], list[Publication]] = {}
         """By target, topic and durability, for the end of the pass."""
         peers.on(Forward, self._on_forward)
@@ -112,7 +116,8 @@ class Router:
             for (target, topic, durable), some in forwards.items():
                 records = tuple(one.record() for one in some)
                 oldest = tuple(one.oldest for one in some)
-                self._peers.send(target, Forward(topic, records, oldest, durable))
+                version = self.targets.version(topic)
+                self._peers.send(target, Forward(topic, records, oldest, durable, version))
 
     # Towards publishers
 
@@ -168,7 +173,7 @@ class Router:
             raise WireError("a Forward does not say what is oldest for each record")
         origin = Origin.DIRECT if message.durable else Origin.ONCE
         publications = [decode_record(message.topic, one, origin) for one in message.records]
-        self._ensure_managed(message.topic)
+        self._ensure_kept(message.topic)
         self._effects.counts["forwarded_in"] += len(publications)
         is_refused = message.durable and not self._is_informed(now)
         now_us = int(now * 1e6)
@@ -177,7 +182,7 @@ class Router:
             if is_refused:
                 self.refuse_for_now(publication, server)
             elif message.durable:
-                self._broker.admit(publication, server, now)
+                self._broker.admit(publication, server, now, message.version)
             else:
                 self._broker.admit_once(publication, server)
 

@@ -122,6 +122,7 @@ class Server:
             effects,
             sessions,
             part.ensure_managed,
+            part.ensure_kept,
             self._introductions.is_informed,
             settings.retry_after_s,
         )
@@ -191,12 +192,14 @@ class Server:
         """Do what has become due."""
         if self.clients is not None:
             self.clients.on_timer(now)
+        self._broker_part.claims.on_timer(now)
         self._reports.on_timer(now)
         return self._finish(now)
 
     def next_wakeup(self) -> float:
         """Return when to call `on_timer` at the latest."""
-        own = min(self._peers.next_wakeup(), self._reports.next_wakeup())
+        claims = self._broker_part.claims
+        own = min(self._peers.next_wakeup(), self._reports.next_wakeup(), claims.next_wakeup())
         return own if self.clients is None else min(own, self.clients.next_wakeup())
 
     def obey(self, orders: Orders, now: float) -> Outputs:
@@ -253,9 +256,10 @@ class Server:
             self._peers.send(home, SubscribersKnown(message.request))
 
     def _on_manages(self, server: str, message: Manages, _now: float) -> None:
-        if self.topics.on_manages(server, message.topic):
-            self._peers.send(server, Manages(message.topic))
-        if self.clients is not None:
+        topic = message.topic
+        if self.topics.on_manages(server, topic, past=message.past):
+            self._peers.send(server, Manages(topic, self.topics.is_past(topic)))
+        if self.clients is not None and not message.past:
             self.clients.subscriptions.on_manages(server, message)
 
     def _subscribers_here(self, server: str) -> Iterable[Update]:

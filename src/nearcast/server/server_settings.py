@@ -32,6 +32,8 @@ class ServerSettings:
     """When publishers that were told to wait try again."""
     report_interval_s: float = 2.0
     """How often the manager hears of the load."""
+    takeover_s: float = 3.0
+    """How long another server takes nothing before its streams are processed without it."""
     inform_s: float = 1.0
     """How long a server that starts waits to hear all subscribers before it processes."""
 

@@ -82,6 +82,11 @@ class StreamTargets:
             self._note(stream, target)
         return target
 
+    def version(self, topic: str) -> int:
+        """Return the version of a topic's assignment; 0 where the orders do not name it."""
+        order = self._orders.get(topic)
+        return order.version if order is not None else 0
+
     def knows(self, topic: str, publisher: str) -> bool:
         """Tell whether a stream has a target."""
         return (topic, publisher) in self._targets

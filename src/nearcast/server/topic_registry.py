@@ -49,21 +49,24 @@ class TopicRegistry:
         """As asked for; what is in force may differ, when that was not possible."""
         self._volunteers: dict[str, dict[str, None]] = {}
         """Servers that manage a topic though no orders say so, as they told."""
+        self._past: dict[str, dict[str, None]] = {}
+        """Servers that managed a topic once, as they told."""
         self.announced: dict[str, None] = {}
         """Topics that this server manages though no orders say so."""
         self.refused: dict[str, str] = {}
         """Topics that the orders want otherwise than is possible here, and why."""
+        self._farewells: list[tuple[str, str]] = []
         self._newcomers: list[tuple[str, str]] = []
 
     def obey(self, orders: Orders) -> list[Actions]:
         """Take new orders."""
-        self._orders = {one.topic: one for one in orders.topics}
+        before, self._orders = self._orders, {one.topic: one for one in orders.topics}
         self._rules = orders.processors
         self.refused.clear()
         servers = {one.server for one in orders.servers}
-        for volunteers in self._volunteers.values():
-            for server in volunteers.keys() - servers:
-                del volunteers[server]
+        for told in (*self._volunteers.values(), *self._past.values()):
+            for server in told.keys() - servers:
+                del told[server]
         for topic in [one for one in self.announced if self._is_ordered_here(one)]:
             del self.announced[topic]
         for topic in self._recovered:  # made by its publishers: goes on without orders
@@ -71,33 +74,60 @@ class TopicRegistry:
                 self.announced[topic] = None
         here = [one.topic for one in orders.topics if self._is_ordered_here(one.topic)]
         topics = dict.fromkeys([*here, *self._recovered, *self.announced, *self._broker.topics])
-        return [one for topic in topics for one in self._manage(topic)]
+        actions = [one for topic in topics for one in self._manage(topic)]
+        for topic in self._broker.topics:
+            if self.is_past(topic) and self._orders[topic] != before.get(topic):
+                self._farewells += [(one, topic) for one in self._others(topic)]
+        return actions
 
     def is_known(self, topic: str) -> bool:
         """Tell whether the other servers know that this one manages a topic."""
         return topic in self.announced or self._is_ordered_here(topic)
 
-    def volunteer(self, topic: str) -> list[Actions]:
-        """Begin to manage a topic that nobody ordered here, if that is possible."""
+    def volunteer(self, topic: str, strangers: Iterable[str]) -> list[Actions]:
+        """Begin to manage a topic that nobody ordered here, if possible; others may do so too."""
         actions = self._manage(topic)
-        if topic in self._broker.topics:
+        managed = self._broker.topics.get(topic)
+        if managed is not None:
             self.announced[topic] = None
+            managed.settings = replace(managed.settings, strangers=tuple(strangers))
         return actions
 
-    def on_manages(self, server: str, topic: str) -> bool:
-        """Note that another server manages a topic; tell whether it has to hear that we do too."""
-        volunteers = self._volunteers.setdefault(topic, {})
-        is_new = server not in volunteers
-        volunteers[server] = None
+    def on_manages(self, server: str, topic: str, *, past: bool) -> bool:
+        """Note that another server manages a topic, or did; tell whether it has to hear of us."""
+        kept, left = self._volunteers, self._past
+        if past:
+            kept, left = left, kept
+        is_new = server not in kept.get(topic, {})
+        kept.setdefault(topic, {})[server] = None
+        left.get(topic, {}).pop(server, None)
         self._refresh(topic)
-        return is_new and topic in self.announced
+        return is_new and not past and topic in self._broker.topics
 
-    def forget_server(self, server: str) -> None:
-        """Note that a server began anew: it tells again what it manages."""
-        for topic, volunteers in self._volunteers.items():
-            if server in volunteers:
-                del volunteers[server]
-                self._refresh(topic)
+    def is_past(self, topic: str) -> bool:
+        """Tell whether a topic is only kept here: other servers were ordered to manage it."""
+        return (
+            topic in self._broker.topics
+            and topic in self._orders
+            and topic not in self.announced
+            and not self._is_ordered_here(topic)
+        )
+
+    def take_farewells(self) -> list[tuple[str, str]]:
+        """Return (server, topic) pairs: brokers to be told that this one is none any more."""
+        found, self._farewells = self._farewells, []
+        return found
+
+    def shared_with(self, server: str) -> list[str]:
+        """Return the topics here that a server should know of when it claims their streams."""
+        return [
+            topic
+            for topic, managed in self._broker.topics.items()
+            if topic in self.announced or server in managed.settings.asked
+        ]
+
+    def on_restarted(self, server: str) -> None:
+        """Note that a server began anew: it may miss what is spooled here."""
         self._newcomers += [
             (server, topic)
             for topic, managed in self._broker.topics.items()
@@ -141,9 +171,7 @@ class TopicRegistry:
             self._recovered.pop(topic, None)
             self._newcomers += [(server, topic) for server in settings.other_brokers]
             return [added]
-        if wanted is not None and replace(wanted, other_brokers=()) == replace(
-            settings, other_brokers=()
-        ):
+        if wanted is not None and _as_managed(wanted) == _as_managed(settings):
             self._refresh(topic)
             return []
         actions = self._begin_anew(managed.settings, settings)
@@ -184,11 +212,27 @@ class TopicRegistry:
         if managed is not None:
             known = managed.settings.other_brokers
             others = self._others(topic)
-            managed.settings = replace(managed.settings, other_brokers=others)
+            managed.settings = replace(
+                managed.settings,
+                other_brokers=others,
+                past_brokers=self._past_others(topic),
+                version=self._version(topic),
+            )
             self._newcomers += [(server, topic) for server in others if server not in known]
 
     def _others(self, topic: str) -> tuple[str, ...]:
         return tuple(one for one in self.brokers_of(topic) if one != self._settings.server)
+
+    def _past_others(self, topic: str) -> tuple[str, ...]:
+        order = self._orders.get(topic)
+        known = dict.fromkeys(order.moved_from if order is not None else ())
+        known.update(self._past.get(topic, {}))
+        present = self.brokers_of(topic)
+        return tuple(one for one in known if one not in present and one != self._settings.server)
+
+    def _version(self, topic: str) -> int:
+        order = self._orders.get(topic)
+        return order.version if order is not None else 0
 
     def _settings_of(self, topic: str) -> TopicSettings:
         order = self._orders.get(topic)
@@ -204,6 +248,13 @@ class TopicRegistry:
             rule.options,
             rule.notify_after_sync,
             self._others(topic),
-            self._settings.guard,
+            self._past_others(topic),
+            version=self._version(topic),
+            guard=self._settings.guard,
             inline=rule.processor in self._settings.inline_processors,
         )
+
+
+def _as_managed(settings: TopicSettings) -> TopicSettings:
+    """Return what a topic has to begin anew for when it changes."""
+    return replace(settings, other_brokers=(), past_brokers=(), strangers=(), version=0)

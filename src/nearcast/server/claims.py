@@ -1,0 +1,85 @@
+"""Claims between servers: which of a topic's brokers processes a stream."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from nearcast.broker.actions import Ask, Deny, Yield
+from nearcast.broker.broker import Broker
+from nearcast.errors import WireError
+from nearcast.server.mesh_messages import Claim, Denied, Yielded
+from nearcast.server.peers import Peers
+
+__all__ = ["Claims"]
+
+_REPEAT_S = 0.25
+"""How often claims that are not won are looked at."""
+_NEVER = float("inf")
+_LARGEST = 1 << 62
+
+
+class Claims:
+    """Says and hears claims, and repeats them until they are answered.
+
+    Parameters
+    ----------
+    takeover_s
+        How long a server takes nothing before a claim goes on without it.
+    """
+
+    def __init__(self, peers: Peers, broker: Broker, takeover_s: float) -> None:
+        self._peers, self._broker, self._takeover_s = peers, broker, takeover_s
+        self._repeat_at = _NEVER
+        peers.on(Claim, self._on_claim)
+        peers.on(Yielded, self._on_yielded)
+        peers.on(Denied, self._on_denied)
+
+    def send(self, claims: Iterable[Ask | Yield | Deny]) -> None:
+        """Say what the broker wants said about streams."""
+        for one in claims:
+            match one:
+                case Ask(server, topic, token, publishers):
+                    self._peers.send(server, Claim(topic, publishers, token))
+                case Yield(server, topic, token, positions):
+                    self._peers.send(server, Yielded(topic, token, positions))
+                case Deny(server, topic, token, publishers, against):
+                    self._peers.send(server, Denied(topic, publishers, token, against))
+
+    def on_timer(self, now: float) -> None:
+        """Repeat claims if it is time."""
+        if now >= self.next_wakeup():
+            self._repeat_at = _NEVER
+            self._broker.repeat_claims(
+                lambda server: self._peers.is_away(server, now, self._takeover_s),
+                # what is under way to a server need not be said again
+                lambda server: not self._peers.unacknowledged(server),
+            )
+
+    def note(self, now: float) -> None:
+        """End a pass: set the timer if claims are not won."""
+        if self._broker.is_claiming and self._repeat_at == _NEVER:
+            self._repeat_at = now + _REPEAT_S
+
+    def next_wakeup(self) -> float:
+        """Return when to call `on_timer` at the latest."""
+        return self._repeat_at
+
+    def _on_claim(self, server: str, claim: Claim, _now: float) -> None:
+        token = claim.token
+        if token.server != server:
+            raise WireError(f"a claim of {token.server!r} came from {server!r}")
+        if not (0 <= token.version < _LARGEST and 0 <= token.counter < _LARGEST):
+            raise WireError("Claim: a number is out of range")
+        self._broker.on_claim(claim.topic, claim.publishers, token)
+
+    def _on_yielded(self, server: str, yielded: Yielded, _now: float) -> None:
+        for _, epoch, sequence in yielded.positions:
+            if not (0 <= epoch < _LARGEST and 0 <= sequence < _LARGEST):
+                raise WireError("Yielded: a number is out of range")
+        self._broker.on_yielded(yielded.topic, server, yielded.token, yielded.positions)
+
+    def _on_denied(self, _server: str, denied: Denied, _now: float) -> None:
+        against = denied.against
+        if not (0 <= against.version < _LARGEST and 0 <= against.counter < _LARGEST):
+            raise WireError("Denied: a number is out of range")
+        self._broker.on_denied(denied.topic, denied.publishers, denied.token, against)
