@@ -39,10 +39,12 @@ class RandomSite:
     network: Network = field(default_factory=Network)
     wire: WireSettings = field(default_factory=WireSettings)
     notify_after_sync: bool = False
+    takeover_s: float = 3.0
 
     def __post_init__(self) -> None:
         self.rng = Random(self.seed)
         self.site = SimulatedSite(self.seed, self.network, self.wire)
+        self.site.takeover_s = self.takeover_s
         self.edge_names = [f"e{number}" for number in range(self.edges)]
         for name in self.edge_names:
             self.site.add_server(name)

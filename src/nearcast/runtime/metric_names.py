@@ -13,6 +13,7 @@ COUNTERS = {
     "forwarded_in": "Publications that other servers forwarded to this broker.",
     "forwarded_out": "Publications forwarded to the broker on another server.",
     "copies": "Publications copied to other brokers of a topic.",
+    "streams_claimed": "Streams that this broker has won from others.",
     "duplicates": "Repetitions that had no effect.",
     "processor_failed": "Messages at which a processor raised.",
     "processor_overrun": "Batches that took a processor longer than its budget.",
@@ -22,6 +23,7 @@ COUNTERS = {
 
 LOSSES = {
     "busy": "Publications sent back under load; publishers send them again.",
+    "streams_taken_over": "Streams processed here because their owner is away; it may have more.",
     "notifications_undelivered": "Notifications whose client has no session here any more.",
     "notifications_too_large": "Notifications that do not fit into a datagram.",
     "notifications_dropped": "Notifications given up because too many waited for a client.",

@@ -14,9 +14,17 @@ from nearcast.server.outputs import StageDelays
 
 __all__ = ["STAGES", "Gauges", "ServerMetrics", "StageHistogram"]
 
-STAGES = ("publish_leg", "processing", "between", "total_to_home", "sync", "loop_lag")
+STAGES = (
+    "publish_leg",
+    "processing",
+    "between",
+    "total_to_home",
+    "sync",
+    "loop_lag",
+    "switch_pause",
+)
 """Publisher to home, waiting and processing, broker to home, the three together; a round of the
-spool; how late the event loop is."""
+spool; how late the event loop is; how long a stream waited until this server owned it."""
 
 _BOUNDS_S = (*(float(f"{one}e{power}") for power in range(-4, 1) for one in (1, 2, 5)), 10.0)
 _BOUND_NAMES = (*map(repr, _BOUNDS_S), "+Inf")

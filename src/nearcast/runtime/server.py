@@ -295,6 +295,8 @@ class LiveServer:
         if self._events is not None and (out.publications or out.notifications):
             self._events.add(out.publications, out.notifications)
         self._delays += out.delays
+        if out.pauses_s:
+            self.metrics.observe("switch_pause", out.pauses_s)
         for incident in out.incidents:
             _log.info(incident.event, extra={"fields": incident.fields})
         if out.orders is not None:

@@ -106,6 +106,7 @@ class SimulatedServer:
                 capacity=self._capacity,
                 inline_processors=site.inline_processors,
                 allowed_processors=site.allowed_processors,
+                takeover_s=site.takeover_s,
             ),
             PeerChannels(self.incarnation),
             self.clock.read,

@@ -32,6 +32,8 @@ class SimulatedWorld:
         """The true time."""
         self.sync_s = 0.003
         self.process_s = 0.001
+        self.takeover_s = 3.0
+        """Of servers that start from now on, see `ServerSettings`."""
         self.segment_bytes = 1 << 16
         self.inline_processors = ServerSettings("").inline_processors
         self.allowed_processors = frozenset({"noted"})

@@ -1,0 +1,92 @@
+"""Plans change while messages are on their way: each is processed by one server, once."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from nearcast.testing.simulated_network import Network
+from nearcast.wire.publication import Origin
+from server.site_making import QUICK, Identity, RandomSite
+
+
+def switching_site(seed: int, loss: float) -> RandomSite:
+    duplication = 0.05 if loss else 0.0
+    network = Network(loss=loss, duplication=duplication, jitter_s=0.01)
+    # nobody is given up here
+    made = RandomSite(seed, spool=1_000, network=network, wire=QUICK, takeover_s=1e6)
+    made.start()
+    return made
+
+
+def switch(made: RandomSite, revision: int) -> None:
+    """Let every stream go to a random server; each server hears of it at another time."""
+    for stream in made.targets:
+        made.targets[stream] = made.rng.choice([*made.edge_names, "cloud"])
+    orders = made.orders(revision)
+    for server in made.site.servers.values():
+        made.site.later(made.rng.random(), lambda server=server: server.obey(orders))
+
+
+def processed(made: RandomSite) -> Counter[Identity]:
+    return Counter((topic, who, number) for _, topic, who, _, number in made.site.processed)
+
+
+def effects(made: RandomSite) -> Counter[Identity]:
+    """How many servers have processed each message for good."""
+    found: Counter[Identity] = Counter()
+    for server in made.site.servers.values():
+        assert server.node is not None
+        for topic, managed in server.node.broker.topics.items():
+            found.update(
+                (topic, one.publisher, one.sequence)
+                for one in managed.spool.view()
+                if one.origin is Origin.DIRECT
+            )
+    return found
+
+
+def check_heard_in_order(made: RandomSite) -> None:
+    for client in made.people.values():
+        heard: dict[tuple[str, str], list[int]] = {}
+        for one in client.notified:
+            heard.setdefault((one.topic, one.publisher), []).append(one.sequence)
+        for numbers in heard.values():
+            assert numbers == sorted(set(numbers))
+
+
+@pytest.mark.parametrize("loss", [0.0, 0.1])
+@pytest.mark.parametrize("seed", range(10))
+def test_plan_switches_process_each_message_once(seed: int, loss: float) -> None:
+    made = switching_site(seed, loss)
+    for revision in range(2, 12):
+        switch(made, revision)
+        made.publish_some(40, pause_s=0.0125)
+    made.site.run(30.0)
+    assert made.unacknowledged == 0
+    assert processed(made) == Counter(made.published)
+    assert made.heard() == made.expected()
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_plan_switches_with_crashes_have_each_effect_once(seed: int) -> None:
+    made = switching_site(seed, 0.05)
+    for revision in range(2, 12):
+        switch(made, revision)
+        for _ in range(4):
+            made.publish_some(10, pause_s=0.0125)
+            server = made.rng.choice(list(made.site.servers.values()))
+            if server.node is None:
+                server.restart()
+            elif made.rng.random() < 0.6:
+                server.kill()
+    for server in made.site.servers.values():
+        if server.node is None:
+            server.restart()
+    made.site.obey(made.orders(20))
+    made.site.run(60.0)
+    assert made.unacknowledged == 0
+    assert effects(made) == Counter(made.published)
+    for counts in made.heard().values():
+        assert set(counts.values()) <= {1}
