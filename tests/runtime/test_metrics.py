@@ -94,6 +94,7 @@ def test_histograms_count_what_a_plain_loop_counts() -> None:
     delays = [tuple(one / 1e6 for one in some) for some in delays_us]
     metrics.observe("sync", [0.002, 3.0])
     metrics.observe_lag(0.004)
+    metrics.observe("switch_pause", [0.25])
     found = samples(metrics)
     expected = {
         "publish_leg": [max(0.0, some[0]) for some in delays],
@@ -102,6 +103,7 @@ def test_histograms_count_what_a_plain_loop_counts() -> None:
         "total_to_home": [max(0.0, sum(one)) for one in delays],
         "sync": [0.002, 3.0],
         "loop_lag": [0.004],
+        "switch_pause": [0.25],
     }
     assert set(expected) == set(STAGES)
     bounds = set()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from functools import partial
 
 import pytest
 
@@ -26,7 +27,7 @@ def switch(made: RandomSite, revision: int) -> None:
         made.targets[stream] = made.rng.choice([*made.edge_names, "cloud"])
     orders = made.orders(revision)
     for server in made.site.servers.values():
-        made.site.later(made.rng.random(), lambda server=server: server.obey(orders))
+        made.site.later(made.rng.random(), partial(server.obey, orders))
 
 
 def processed(made: RandomSite) -> Counter[Identity]:
