@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from nearcast.server.peer_channel import Frame, PeerSettings, decode_frame, encode_frame
-from nearcast.server.peer_channels import PeerChannels
+from nearcast.server.peer_channels import PeerChannels, draw_incarnation
 
 SIDES = ("a", "b")
 
@@ -57,7 +57,8 @@ class Pipe:
 
     def restart(self, side: str) -> None:
         self.incarnation[side] += 1
-        self.ends[side] = PeerChannels(self.incarnation[side], self.settings)
+        drawn = draw_incarnation(self.rng.randbytes)  # may be below the last one
+        self.ends[side] = PeerChannels(drawn, self.settings)
 
     def run(self, seconds: float) -> None:
         end = self.now + seconds
@@ -350,3 +351,48 @@ def test_a_message_that_no_link_carries_is_dropped_and_holds_up_nothing() -> Non
     channels.send("b", b"small")
     assert channels.dropped == 1
     assert [one.messages for one in frames_of(channels.poll(0.0))] == [[b"small"]]
+
+
+def test_a_server_that_restarts_with_any_incarnation_is_heard() -> None:
+    """Below the last one too: it may be a clock's on a machine that forgot the time."""
+    receiver = PeerChannels(7)
+    for incarnation in (9, 5, 1 << 60, 3):
+        sender = PeerChannels(incarnation)
+        sender.send("b", b"%d" % incarnation)
+        [(_, frame)] = sender.poll(0.0)
+        assert receiver.receive("a", frame, 0.0) == [b"%d" % incarnation]
+        assert receiver.take_restarted() == ["a"]
+
+
+def test_late_frames_of_the_last_incarnation_are_ignored_but_not_for_ever() -> None:
+    old, new, receiver = PeerChannels(9), PeerChannels(5), PeerChannels(7)
+    old.send("b", b"old")
+    [(_, late)] = old.poll(0.0)
+    new.send("b", b"new")
+    [(_, frame)] = new.poll(0.0)
+    receiver.receive("a", late, 0.0)
+    assert receiver.receive("a", frame, 1.0) == [b"new"]
+    receiver.take_restarted()
+    assert receiver.receive("a", late, 2.0) == []
+    assert receiver.take_restarted() == []
+    # a frame that came so late that it seemed to be a restart: the true one is heard again
+    assert receiver.receive("a", late, 40.0) == [b"old"]
+    assert receiver.receive("a", frame, 41.0) == []
+    assert receiver.receive("a", frame, 71.0) == [b"new"]
+
+
+def test_few_incarnations_are_remembered() -> None:
+    receiver = PeerChannels(7)
+    for incarnation in range(1, 100):
+        sender = PeerChannels(incarnation)
+        sender.send("b", b"x")
+        receiver.receive("a", sender.poll(0.0)[0][1], 0.0)
+    assert len(receiver._peers["a"].past) <= 16
+
+
+def test_an_incarnation_fits_into_a_frame() -> None:
+    assert draw_incarnation(lambda count: bytes(count)) == 1
+    most = draw_incarnation(lambda count: b"\xff" * count)
+    sender = PeerChannels(most)
+    sender.send("b", b"x")
+    assert PeerChannels(1).receive("a", sender.poll(0.0)[0][1], 0.0) == [b"x"]

@@ -18,7 +18,7 @@ from nearcast.wire.framing import (
     Kind,
     read_header,
 )
-from nearcast.wire.init_gate import CookieJar, InitClock, TokenBuckets, prefix_of
+from nearcast.wire.init_gate import CookieJar, SeenKeys, TokenBuckets, owner_of, prefix_of
 from nearcast.wire.messages import (
     Acknowledge,
     Close,
@@ -131,7 +131,7 @@ def test_replayed_inits_open_no_session_at_this_or_another_server() -> None:
         assert target.sessions.flush(world.now) == []
     world.run(40.0)
     server.sessions.receive([(init, EVIL)], world.now)
-    assert server.sessions.drops["init_time"] == 1
+    assert server.sessions.drops["init_replayed"] == 101
     assert client.session.is_connected
 
 
@@ -184,21 +184,21 @@ def test_an_init_below_the_least_size_gets_no_answer() -> None:
     world, server, _ = _connected()
     key, home = world.random.randbytes(32), server.home
     world.enrolled[public_key(key)] = "small"
-    for payload in (encode(Init(int(START * 1e6))), b""):
+    for payload in (encode(Init(1)), b""):
         noise = InitiatorHandshake(
             static=key,
             ephemeral=world.random.randbytes(32),
             responder_static=home.server_key,
             prologue=PROLOGUE,
         )
-        init = InitKeys(home.server_key).write_init(1, noise.write_first(payload), None)
+        init = InitKeys(home.server_key).write_init(1, noise.write_first(payload))
         assert len(init) < INIT_BYTES
         server.sessions.receive([(init, EVIL)], world.now)
         assert len(server.sessions) == 1
     assert server.sessions.drops == {"init_too_short": 2}
 
 
-def test_a_client_has_one_half_open_session_at_most() -> None:
+def test_a_client_has_a_few_half_open_sessions_at_most() -> None:
     world = World(13)
     server = world.add_server()
     client = world.add_client("car", server.home)
@@ -206,8 +206,60 @@ def test_a_client_has_one_half_open_session_at_most() -> None:
         inits = [a for a in client.session.poll(world.now) if isinstance(a, SendDatagram)]
         server.sessions.receive([(init.data, client.address) for init in inits], world.now)
         world.now += 6.0
-    assert len(server.sessions) == 1
+    assert len(server.sessions) == world.settings.half_open_limit
     assert server.sessions.clients == ()
+
+
+def test_who_replays_old_inits_cannot_keep_their_client_out() -> None:
+    """As many as an eavesdropper has gathered, between any two datagrams of the true client."""
+    world = World(14, settings=WireSettings(seen_init_limit=1, prefix_burst=1e6, inits_per_s=1e6))
+    server = world.add_server()
+    client = world.add_client("car", server.home)
+    old = []
+    for _ in range(30):  # INITs that never reached the server
+        client.poll()
+        old += [data for data, target in world.seen if target == server.home.address]
+        world.seen.clear()
+        world._in_flight.clear()
+        world.now += 10.0
+    assert len(old) == 30
+
+    def replay() -> None:
+        batch = [(init, (f"66.6.{n}.6", n)) for n, init in enumerate(old)]
+        server.sessions.receive(batch, world.now)
+        server.sessions.flush(world.now)
+        world.later(0.001, replay)
+
+    replay()
+    world.run(10.0, until=lambda: client.session.is_connected)
+    assert client.session.is_connected
+    assert server.sessions.drops["cookie_needed"] > 0
+    assert len(server.sessions) <= world.settings.half_open_limit + 1
+
+
+def test_an_old_init_cannot_be_sent_with_a_cookie_of_its_replayer() -> None:
+    world = World(15, settings=WireSettings(inits_per_s=0))
+    server = world.add_server()
+    init, keys = _init(world, server.home), InitKeys(server.home.server_key)
+    cookie = server.sessions.handshakes._cookies.cookie_for(EVIL, world.now)  # EVIL asked for it
+    noise = init[10:-32]
+    forged = keys.write_init(1, noise, cookie)
+    assert server.sessions.receive([(forged, EVIL)], world.now) == []
+    assert server.sessions.drops == {"init_seal": 1}
+    assert len(server.sessions) == 0
+
+
+def test_a_cookie_of_another_address_or_of_before_a_restart_is_exchanged() -> None:
+    world = World(16, settings=WireSettings(inits_per_s=0))
+    server = world.add_server()
+    client = world.add_client("car", server.home)
+    client.poll()
+    world.run(0.005, until=lambda: bool(server.sessions.drops["cookie_needed"]))
+    handshakes = server.sessions.handshakes
+    handshakes._cookies = CookieJar(world.random.randbytes, 120.0)  # as after a restart
+    world.run(1.0)
+    assert client.session.is_connected
+    assert server.sessions.drops["cookie_needed"] == 2
 
 
 def test_above_the_rate_of_inits_a_cookie_is_needed_and_bound_to_the_address() -> None:
@@ -264,15 +316,69 @@ def test_an_init_flood_is_bounded_in_memory_answers_and_handshakes() -> None:
     assert len(server.sessions) == 1
 
 
-def test_one_prefix_has_one_budget() -> None:
+def test_a_spoofed_flood_does_not_lock_its_prefix_out() -> None:
+    """Beyond the budget of a prefix a cookie is asked for: the true client brings it."""
     world, server, _ = _connected(8)
     inits = [_init(world, server.home, f"bot {n}") for n in range(100)]
-    server.sessions.receive([(init, ("66.6.6.9", n)) for n, init in enumerate(inits)], world.now)
+
+    def flood() -> None:
+        batch = [(init, (f"66.6.6.{n}", n)) for n, init in enumerate(inits)]
+        server.sessions.receive(batch, world.now)
+        server.sessions.flush(world.now)
+        world.later(0.02, flood)
+
+    flood()
+    neighbour = world.add_client("neighbour", server.home)
+    neighbour.addresses = [("66.6.6.200", 5000)]
+    world.run(5.0, until=lambda: neighbour.session.is_connected)
+    assert neighbour.session.is_connected
+    assert server.sessions.drops["cookie_needed"] > 60
+    assert server.sessions.drops["init_rate"] == 0
+
+
+def test_who_has_proved_its_address_uses_up_its_own_budget() -> None:
+    world, server, _ = _connected(8, WireSettings(inits_per_s=1, proved_inits_per_s=10_000))
+    gate = server.sessions.handshakes
+
+    def with_cookie(name: str, address: Address) -> bytes:
+        world.enrolled[public_key(key := world.random.randbytes(32))] = name
+        cookie = gate._cookies.cookie_for(address, world.now)
+        noise = InitiatorHandshake(
+            static=key,
+            ephemeral=world.random.randbytes(32),
+            responder_static=server.home.server_key,
+            prologue=PROLOGUE + cookie,
+        )
+        first = noise.write_first(encode(Init(1)).ljust(200, b"\0"))
+        return InitKeys(server.home.server_key).write_init(1, first, cookie)
+
+    bots = [(with_cookie(f"bot {n}", ("66.6.6.9", n)), ("66.6.6.9", n)) for n in range(100)]
+    server.sessions.receive(bots, world.now)
     assert server.sessions.drops == {"init_rate": 60}
+    place = ("66.6.6.10", 1)
+    server.sessions.receive([(with_cookie("neighbour", place), place)], world.now)
+    assert len(server.sessions) == 42
+
+
+def test_all_handshakes_together_have_a_budget() -> None:
+    settings = WireSettings(inits_per_s=0, proved_inits_per_s=0)
+    world = World(9, settings=settings)
+    server = world.add_server()
+    client = world.add_client("car", server.home)
+    world.run(2.0)
+    assert not client.session.is_connected
+    assert server.sessions.drops["init_load"] > 0
+    assert len(server.sessions) == 0
+
+
+def test_prefixes_and_owners_of_addresses() -> None:
     assert prefix_of(("10.1.2.3", 1)) == "10.1.2"
     assert prefix_of(("2001:db8:1:2::3", 1)) == prefix_of(("2001:db8:1:ffff::", 9))
     assert prefix_of(("2001:db8:2::3", 1)) != prefix_of(("2001:db8:1::3", 1))
     assert prefix_of(("not:an address", 1)) == "not:an address"
+    assert owner_of(("10.1.2.3", 1)) == owner_of(("10.1.2.3", 2)) != owner_of(("10.1.2.4", 1))
+    assert owner_of(("2001:db8:1:2::3", 1)) == owner_of(("2001:db8:1:2:ff::", 1))
+    assert owner_of(("2001:db8:1:2::3", 1)) != owner_of(("2001:db8:1:3::3", 1))
 
 
 def test_a_token_bucket_fills_at_its_rate() -> None:
@@ -285,12 +391,13 @@ def test_a_token_bucket_fills_at_its_rate() -> None:
     assert len(buckets) == 2
 
 
-def test_the_clock_of_inits_forgets_only_what_time_refuses() -> None:
-    clock = InitClock(WireSettings())
-    for n in range(100):
-        now = START + n * 5
-        clock.check(n.to_bytes(32, "big"), int(now * 1e6), now)
-    assert len(clock) <= 13
+def test_seen_keys_forget_the_oldest() -> None:
+    seen = SeenKeys(3)
+    for key in (b"a", b"b", b"c", b"d"):
+        seen.add(key)
+    assert len(seen) == 3
+    assert b"a" not in seen
+    assert b"d" in seen
 
 
 def test_a_moved_client_is_followed_only_after_its_address_answered() -> None:
@@ -342,7 +449,7 @@ def test_a_hostile_client_with_a_session_breaks_nothing() -> None:
     top = 2**64 - 1
     hostile: list[Message] = [
         Init(1),
-        Acknowledge(1, 1.0, 1, 1),
+        Acknowledge(1, 1.0, 1),
         Confirm(1, True),
         Notify("t", "p", 1, 1, True, 0, b""),
         Redirect("h", 1, bytes(32)),
@@ -389,7 +496,7 @@ def test_a_hostile_server_cannot_break_its_client() -> None:
     top = 2**64 - 1
     hostile: list[Message] = [
         Init(1),
-        Acknowledge(1, 1.0, 1, 1),
+        Acknowledge(1, 1.0, 1),
         Subscribe(1, "t"),
         Notify("t", "p", top, top, True, 0, b""),
         Redirect("", 7_000, bytes(32)),

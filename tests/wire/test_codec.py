@@ -96,7 +96,7 @@ def test_the_numbers_of_the_types_are_those_of_the_schema() -> None:
             found[line.split()[1]] = number
     samples: list[Message] = [
         messages.Init(1),
-        messages.Acknowledge(1, 1.0, 1, 1),
+        messages.Acknowledge(1, 1.0, 1),
         Heartbeat(),
         Report(0.0, 0.0),
         Publish("t", 1, 1, 1, True, b""),

@@ -71,11 +71,17 @@ class Server:
         self.proved: set[Address] = set()
         self.is_busy: Callable[[Publication], bool] = lambda one: False
         self.sync_s = 0.003
+        self.skew_s = 0.0
+
+    @property
+    def now(self) -> float:
+        """The time by the server's own clock."""
+        return self.world.now + self.skew_s
 
     def receive(self, batch: list[tuple[bytes, Address]]) -> None:
         for data, address in batch:
             self.bytes_in[address] += len(data)
-        self.handle(self.sessions.receive(batch, self.world.now))
+        self.handle(self.sessions.receive(batch, self.now))
         for client in self.sessions.clients:
             if (place := self.sessions.address_of(client)) is not None:
                 self.proved.add(place)
@@ -115,7 +121,7 @@ class Server:
         )
 
     def flush(self) -> None:
-        for send in self.sessions.flush(self.world.now):
+        for send in self.sessions.flush(self.now):
             self.datagrams_out += 1
             self.bytes_out[send.address] += len(send.data)
             if send.address not in self.proved:
@@ -124,7 +130,9 @@ class Server:
 
 
 class Client:
-    def __init__(self, world: World, name: str, home: Home, settings: WireSettings) -> None:
+    def __init__(
+        self, world: World, name: str, home: Home, settings: WireSettings, skew_s: float
+    ) -> None:
         self.world = world
         key = world.random.randbytes(32)
         world.enrolled[public_key(key)] = name
@@ -133,7 +141,13 @@ class Client:
         self.events: list[ClientEvent] = []
         self.acked: dict[str, int] = {}
         self.published: Counter[str] = Counter()
-        self.session.connect(world.now)
+        self.skew_s = skew_s
+        self.session.connect(self.now)
+
+    @property
+    def now(self) -> float:
+        """The time by the client's own clock."""
+        return self.world.now + self.skew_s
 
     @property
     def address(self) -> Address:
@@ -150,15 +164,15 @@ class Client:
     def publish_next(self, topic: str) -> None:
         """Publish the next number of this topic."""
         self.published[topic] += 1
-        self.session.publish(topic, b"%d" % self.published[topic], self.world.now)
+        self.session.publish(topic, b"%d" % self.published[topic], self.now)
 
     def move(self) -> None:
         host, port = self.address
         self.addresses.append((host, port + 1))
-        self.session.moved(self.world.now)
+        self.session.moved(self.now)
 
     def poll(self) -> None:
-        for action in self.session.poll(self.world.now):
+        for action in self.session.poll(self.now):
             if isinstance(action, SendDatagram):
                 self.world.transmit(action.data, self.address, action.address)
                 continue
@@ -194,8 +208,8 @@ class World:
         self.servers[server.home.address] = server
         return server
 
-    def add_client(self, name: str, home: Home) -> Client:
-        client = Client(self, name, home, self.settings)
+    def add_client(self, name: str, home: Home, skew_s: float = 0.0) -> Client:
+        client = Client(self, name, home, self.settings, skew_s)
         self.clients.append(client)
         return client
 
@@ -239,8 +253,8 @@ class World:
             times = [self._next_prune]
             times += [item[0] for item in self._queue[:1]]
             times += [item[0] for item in self._in_flight[:1]]
-            times += [client.session.next_wakeup() for client in self.clients]
-            times += [server.sessions.next_wakeup() for server in self.servers.values()]
+            times += [client.session.next_wakeup() - client.skew_s for client in self.clients]
+            times += [one.sessions.next_wakeup() - one.skew_s for one in self.servers.values()]
             self.now = max(self.now + TICK_S / 10, min(times))
             if self.now >= end:
                 self.now = end
@@ -259,11 +273,11 @@ class World:
                 self.servers[target].receive(batch)
             for client in self.clients:
                 if client.address == target:
-                    client.session.receive([data for data, _ in batch], self.now)
+                    client.session.receive([data for data, _ in batch], client.now)
         if self.now >= self._next_prune:
             self._next_prune = self.now + 1.0
             for server in self.servers.values():
-                server.handle(server.sessions.prune(self.now))
+                server.handle(server.sessions.prune(server.now))
         for client in self.clients:
             client.poll()
         for server in self.servers.values():

@@ -6,9 +6,16 @@ import time
 
 __all__ = ["SteadyClock", "steady_now"]
 
+_COUNTER = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+"""Counts on while the machine sleeps, where the system has such a clock: who was away for an hour
+has to know it."""
+
 
 class SteadyClock:
-    """The wall clock at the start plus what the monotonic clock counted since, in seconds."""
+    """The wall clock at the start plus what a counter of seconds counted since.
+
+    The wall clock may be wrong and may be set meanwhile: only times that are shown rest on it.
+    """
 
     def __init__(self) -> None:
         # a thread switch between two readings would put two processes' clocks apart
@@ -17,13 +24,13 @@ class SteadyClock:
 
     def __call__(self) -> float:
         """Return the time now."""
-        return self._offset_s + time.monotonic()
+        return self._offset_s + time.clock_gettime(_COUNTER)
 
 
 def _offset_reading() -> tuple[float, float]:
-    before = time.monotonic()
+    before = time.clock_gettime(_COUNTER)
     wall = time.time()
-    after = time.monotonic()
+    after = time.clock_gettime(_COUNTER)
     return after - before, wall - (before + after) / 2
 
 

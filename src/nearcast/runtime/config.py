@@ -41,7 +41,12 @@ HostPort = Annotated[str, Meta(pattern=r"^(\[[0-9a-fA-F:.]+\]|[^:/\[\]]+):[0-9]{
 PublicKey = Annotated[str, Meta(pattern=r"^[0-9a-fA-F]{64}$")]
 
 
-ONE_ADDRESS = WireSettings(prefix_inits_per_s=5_000.0, prefix_burst=10_000.0, inits_per_s=5_000.0)
+ONE_ADDRESS = WireSettings(
+    prefix_inits_per_s=5_000.0,
+    prefix_burst=10_000.0,
+    inits_per_s=5_000.0,
+    proved_inits_per_s=5_000.0,
+)
 """For clients that all come from one address, which elsewhere would be an attack."""
 
 

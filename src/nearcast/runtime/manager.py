@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -29,6 +30,7 @@ from nearcast.server.manager_state import (
     with_processors,
     with_site,
 )
+from nearcast.server.peer_channels import draw_incarnation
 from nearcast.server.processor_rules import ProcessorRule, check_rules
 from nearcast.server.site_orders import ServerOrder
 
@@ -104,7 +106,7 @@ class LiveManager:
         self._manager = Manager(
             state,
             cloud=config.site.cloud,
-            incarnation=int(clock() * 1e6),
+            incarnation=draw_incarnation(os.urandom),
         )
         self.http: HttpEndpoint | None = None
         self._timer: asyncio.TimerHandle | None = None

@@ -30,7 +30,7 @@ from nearcast.runtime.spool_process import SpoolProcessSettings
 from nearcast.runtime.spool_writer import SpoolWriter
 from nearcast.runtime.watchdog import HUNG_FILE, Heartbeat, WatchdogSettings, read_hung
 from nearcast.server.outputs import Outputs, StageDelays
-from nearcast.server.peer_channels import PeerChannels
+from nearcast.server.peer_channels import PeerChannels, draw_incarnation
 from nearcast.server.server import ClientAccess, Server
 from nearcast.server.server_settings import EdgeSettings, ServerSettings
 from nearcast.server.site_orders import Orders
@@ -138,7 +138,7 @@ class LiveServer:
             self._events = EventLog(settings)
             self._events.start()
             opened.push_async_callback(self._events.close)
-        self._channels = PeerChannels(incarnation=int(self.clock() * 1e6))
+        self._channels = PeerChannels(draw_incarnation(os.urandom))
         self.node = self._make_server(recovered.state.topics, heartbeat)
         self.report = ServerReport(
             config,

@@ -53,7 +53,7 @@ class Manager:
     cloud
         The id of the cloud server.
     incarnation
-        Rises with each start of the manager.
+        Of `draw_incarnation`: another one at each start of the manager.
     """
 
     def __init__(

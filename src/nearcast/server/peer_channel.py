@@ -38,13 +38,15 @@ class PeerSettings:
     """Small, so that an ordinary message waits for little of a large transfer."""
     bulk_window_bytes: int = 256 << 10
     """Bulk messages in flight to one server; one is always allowed."""
+    late_s: float = 30.0
+    """How long frames of a server's last incarnation may be under way."""
 
 
 class Frame(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """What travels between two servers at a time."""
 
     incarnation: _Number
-    """Rises with each start of the sender."""
+    """Of the sender; a random number that it draws when it starts."""
     is_bulk: bool
     """Which of the two streams the numbers belong to."""
     base: _Number

@@ -2,7 +2,9 @@
 
 There are two streams to each server, for ordinary messages and for bulk: pieces of large transfers,
 of which only a few are in flight at a time. Messages of a stream are numbered from 1 for the whole
-incarnation of their sender. Each frame names the first number that is not acknowledged, so that a
+incarnation of their sender. An incarnation is a random number, so that no clock and no file has to
+survive a restart: one that was not heard before is a new one, and the one before it is ignored
+for a while, as long as its frames may be under way. Each frame names the first number that is not acknowledged, so that a
 receiver that starts anew knows where to begin: it misses what its last incarnation took, and
 `take_restarted` lets both sides tell each other again what they need. A frame that comes before
 its turn is dropped; after a timeout one frame at a time goes out until the other side has caught
@@ -11,6 +13,7 @@ up.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import islice
 from typing import NamedTuple
 
@@ -24,18 +27,29 @@ from nearcast.server.peer_channel import (
 )
 from nearcast.wire.backoff import next_wait_s
 
-__all__ = ["PeerChannels"]
+__all__ = ["PeerChannels", "draw_incarnation"]
+
+_INCARNATION_BITS = 62
+_PAST_LIMIT = 16
+"""Incarnations of a server that are remembered; it rarely starts as often within `late_s`."""
+
+
+def draw_incarnation(random_bytes: Callable[[int], bytes]) -> int:
+    """Return the name of a server's new incarnation, above 0."""
+    return int.from_bytes(random_bytes(8), "big") >> (64 - _INCARNATION_BITS) or 1
 
 
 class _Peer:
     """A server: its incarnation and the two streams."""
 
-    __slots__ = ("bulk", "has_dropped", "incarnation", "ordinary")
+    __slots__ = ("bulk", "has_dropped", "incarnation", "ordinary", "past")
 
     def __init__(self, server: str, retry_s: float) -> None:
         self.ordinary = PeerStream(server, retry_s, is_bulk=False)
         self.bulk = PeerStream(server, retry_s, is_bulk=True)
         self.incarnation = 0
+        self.past: dict[int, float] = {}
+        """Incarnations that are over, and since when."""
         self.has_dropped = False
         """Whether messages were dropped since the other side was last heard."""
 
@@ -51,7 +65,7 @@ class PeerChannels:
     Parameters
     ----------
     incarnation
-        Above 0, and rises with each start of this server.
+        Of `draw_incarnation`: another one at each start of this server.
     """
 
     def __init__(self, incarnation: int, settings: PeerSettings | None = None) -> None:
@@ -98,8 +112,8 @@ class PeerChannels:
             return []
         peer = self._peer(server)
         if found.incarnation != peer.incarnation:
-            if found.incarnation < peer.incarnation:
-                return []  # a leftover of its last incarnation
+            if now - peer.past.get(found.incarnation, -NEVER) < self._settings.late_s:
+                return []  # a leftover of an incarnation that is over
             self._begin_anew(server, peer, found.incarnation, now)
         if peer.has_dropped:
             peer.has_dropped = False
@@ -193,9 +207,13 @@ class PeerChannels:
 
     def _begin_anew(self, server: str, peer: _Peer, incarnation: int, now: float) -> None:
         if peer.incarnation:
+            peer.past[peer.incarnation] = now
+            if len(peer.past) > _PAST_LIMIT:
+                del peer.past[next(iter(peer.past))]
             for stream in (peer.ordinary, peer.bulk):
                 stream.go_back(now)
                 self._due = min(self._due, stream.resend_at)
+        peer.past.pop(incarnation, None)
         peer.incarnation = incarnation
         self._restarted[server] = None
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import inf, nextafter
 
 __all__ = ["MachineClock"]
 
@@ -35,5 +36,5 @@ class MachineClock:
         return self._base + (self._true_now() - self._began) * self.rate
 
     def true_time(self, when: float) -> float:
-        """Return the true time at which `read` will say `when`."""
-        return self._began + (when - self._base) / self.rate
+        """Return the true time at which `read` will say `when`, never a moment too early."""
+        return nextafter(self._began + (when - self._base) / self.rate, inf)

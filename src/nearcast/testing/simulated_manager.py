@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from nearcast.server.manager import Manager
 from nearcast.server.manager_state import ManagerState
+from nearcast.server.peer_channels import draw_incarnation
 from nearcast.testing.machine_clock import MachineClock
 from nearcast.testing.simulated_world import SimulatedWorld
 
@@ -31,7 +32,8 @@ class SimulatedManager:
         self.incarnation += 1
         self._wakeup = float("inf")
         self.clock.begin()
-        self.node = Manager(self.stored, cloud=self._cloud, incarnation=self.incarnation)
+        incarnation = draw_incarnation(self._site.random.randbytes)
+        self.node = Manager(self.stored, cloud=self._cloud, incarnation=incarnation)
         self._on_time()
 
     def kill(self) -> None:

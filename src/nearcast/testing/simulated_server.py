@@ -15,7 +15,7 @@ from nearcast.broker.requests import ProcessResult
 from nearcast.errors import SpoolError
 from nearcast.server.log_rows import Row
 from nearcast.server.outputs import Incident, Outputs
-from nearcast.server.peer_channels import PeerChannels
+from nearcast.server.peer_channels import PeerChannels, draw_incarnation
 from nearcast.server.server import ClientAccess, Server
 from nearcast.server.server_settings import ServerSettings
 from nearcast.server.site_orders import Orders
@@ -108,7 +108,7 @@ class SimulatedServer:
                 allowed_processors=site.allowed_processors,
                 takeover_s=site.takeover_s,
             ),
-            PeerChannels(self.incarnation),
+            PeerChannels(draw_incarnation(site.random.randbytes)),
             self.clock.read,
             recovered.state.topics,
             access if self.is_edge else None,

@@ -168,7 +168,7 @@ class ClientConnection:
                 self.handshake = None  # the present home works: a redirection is repeated
                 return
         try:
-            init = context.make_init(now, visits=self._visits)
+            init = context.make_init(visits=self._visits)
             context.outgoing.append(handshake.write_init(init, now))
         except NoiseError:  # no public key of any server
             context.drops["unusable_home"] += 1

@@ -32,14 +32,11 @@ class ClientContext:
     """What was refused or not sent, by reason."""
     outgoing: list[SendDatagram] = field(default_factory=list)
     events: list[ClientEvent] = field(default_factory=list)
-    _last_init_us: int = 0
 
-    def make_init(self, now: float, *, visits: bool) -> Init:
+    def make_init(self, *, visits: bool) -> Init:
         """Return what the next INIT says."""
-        self._last_init_us = max(self._last_init_us + 1, int(now * 1e6))
         report = self.report
         return Init(
-            time_us=self._last_init_us,
             epoch=self.epochs.issued,
             x_km=report.x_km,
             y_km=report.y_km,

@@ -36,22 +36,22 @@ class ClientHandshake:
         self._random_bytes = random_bytes
         self._settings = settings
         self._keys = InitKeys(home.server_key)
-        self._cookie: bytes | None = None
+        self._cookie = b""
         self._cookie_until = 0.0
         self._noise: InitiatorHandshake | None = None
         self._mac1 = b""
 
     def write_init(self, init: Init, now: float) -> SendDatagram:
         """Return the next INIT and set when the one after it is due."""
+        cookie = self._cookie if now < self._cookie_until else b""
         self._noise = InitiatorHandshake(
             static=self._static_key,
             ephemeral=self._random_bytes(32),
             responder_static=self.home.server_key,
-            prologue=PROLOGUE,
+            prologue=PROLOGUE + cookie,
         )
         self.index = int.from_bytes(self._random_bytes(4), "big")
         first = self._noise.write_first(pad_init_payload(encode(init)))
-        cookie = self._cookie if now < self._cookie_until else None
         data = self._keys.write_init(self.index, first, cookie)
         self._mac1 = data[-2 * MAC_BYTES : -MAC_BYTES]
         settings = self._settings

@@ -139,11 +139,11 @@ class InitKeys:
         cookie_key = hashlib.blake2b(b"nearcast cookie" + server_static, digest_size=32).digest()
         self._cookie = CipherState(cookie_key)
 
-    def write_init(self, sender: int, noise: bytes, cookie: bytes | None) -> bytes:
+    def write_init(self, sender: int, noise: bytes, cookie: bytes = b"") -> bytes:
         """Return an INIT datagram around the first message of the handshake."""
         head = write_header(Header(Kind.INIT, 0)) + sender.to_bytes(4, "big") + noise
         head += self.mac1(head)
-        return head + (mac2_of(cookie, head) if cookie is not None else bytes(MAC_BYTES))
+        return head + (mac2_of(cookie, head) if cookie else bytes(MAC_BYTES))
 
     def mac1(self, covered: bytes) -> bytes:
         """Return the MAC over all of an INIT that precedes it."""

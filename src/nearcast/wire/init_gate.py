@@ -7,20 +7,31 @@ import hmac
 from collections import OrderedDict
 from ipaddress import IPv6Address
 
-from nearcast.wire.codec import Refused
 from nearcast.wire.framing import MAC_BYTES, mac2_of
-from nearcast.wire.settings import Address, RandomBytes, WireSettings
+from nearcast.wire.settings import Address, RandomBytes
 
-__all__ = ["CookieJar", "InitClock", "TokenBuckets", "prefix_of"]
+__all__ = ["CookieJar", "SeenKeys", "TokenBuckets", "owner_of", "prefix_of"]
+
+_NO_MAC = bytes(MAC_BYTES)
 
 
 def prefix_of(address: Address) -> str:
-    """Return the network that shares one budget of INITs: /24 for IPv4, /48 for IPv6."""
+    """Return the network that a spoofed sender may choose its addresses from: /24 or /48."""
     host = address[0]
     if ":" not in host:
         return host.rpartition(".")[0] or host
+    return _ipv6_prefix(host, 6)
+
+
+def owner_of(address: Address) -> str:
+    """Return what one proved sender has to itself: an IPv4 address, an IPv6 /64."""
+    host = address[0]
+    return host if ":" not in host else _ipv6_prefix(host, 8)
+
+
+def _ipv6_prefix(host: str, size_bytes: int) -> str:
     try:
-        return IPv6Address(host).packed[:6].hex()
+        return IPv6Address(host).packed[:size_bytes].hex()
     except ValueError:
         return host
 
@@ -63,14 +74,20 @@ class CookieJar:
         self._rotate(now)
         return self._cookie(self._secrets[0], address)
 
-    def accepts(self, init: bytes, address: Address, now: float) -> bool:
-        """Tell whether the INIT's second MAC was made with a cookie of this address."""
-        self._rotate(now)
+    def cookie_in(self, init: bytes, address: Address, now: float) -> bytes | None:
+        """Return the cookie by which an INIT's second MAC was made: empty without such a MAC.
+
+        None: the cookie was not made for this address, or is too old.
+        """
         covered, mac2 = init[:-MAC_BYTES], init[-MAC_BYTES:]
-        return any(
-            hmac.compare_digest(mac2, mac2_of(self._cookie(secret, address), covered))
-            for secret in self._secrets
-        )
+        if mac2 == _NO_MAC:
+            return b""
+        self._rotate(now)
+        for secret in self._secrets:
+            cookie = self._cookie(secret, address)
+            if hmac.compare_digest(mac2, mac2_of(cookie, covered)):
+                return cookie
+        return None
 
     def _rotate(self, now: float) -> None:
         if self._changed is None:
@@ -88,33 +105,24 @@ class CookieJar:
         return hashlib.blake2b(place, key=secret, digest_size=MAC_BYTES).digest()
 
 
-class InitClock:
-    """The last INIT time of each static key: an INIT works once, and only soon after it was made.
+class SeenKeys:
+    """The ephemeral keys of the last INITs: each opens one session at most.
 
-    An entry is needed only while its time could still pass the clock check, so that the table
-    is bounded by the INITs of that time.
+    A repetition of one that is forgotten does no harm, because nobody can confirm its session.
     """
 
-    def __init__(self, settings: WireSettings) -> None:
-        self._skew_s = settings.clock_skew_s
-        self._last_us: OrderedDict[bytes, tuple[int, float]] = OrderedDict()
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._keys: dict[bytes, None] = {}
 
     def __len__(self) -> int:
-        return len(self._last_us)
+        return len(self._keys)
 
-    def check(self, static_key: bytes, time_us: int, now: float) -> None:
-        """Refuse an INIT of the wrong time, or one no later than one seen before."""
-        if abs(time_us / 1e6 - now) > self._skew_s:
-            raise Refused("init_time")
-        self._forget(now)
-        if time_us <= self._last_us.get(static_key, (-1, 0.0))[0]:
-            raise Refused("init_replayed")
-        self._last_us.pop(static_key, None)
-        self._last_us[static_key] = (time_us, now)
+    def __contains__(self, key: bytes) -> bool:
+        return key in self._keys
 
-    def _forget(self, now: float) -> None:
-        while self._last_us:
-            key, (_, seen) = next(iter(self._last_us.items()))
-            if now - seen <= 2 * self._skew_s:
-                break
-            del self._last_us[key]
+    def add(self, key: bytes) -> None:
+        """Remember a key; the oldest one is forgotten when there are too many."""
+        self._keys[key] = None
+        if len(self._keys) > self._limit:
+            del self._keys[next(iter(self._keys))]

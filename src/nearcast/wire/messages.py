@@ -67,7 +67,6 @@ class RefuseReason(IntEnum):
 class Init(msgspec.Struct, frozen=True, gc=False):
     """Client to server, in the first message of the handshake."""
 
-    time_us: int
     epoch: int = 0
     x_km: float = 0.0
     y_km: float = 0.0
@@ -84,7 +83,6 @@ class Acknowledge(msgspec.Struct, frozen=True, gc=False):
 
     session: int
     report_interval_s: float
-    server_time_us: int
     epoch: int
 
 

@@ -168,7 +168,8 @@ class ResponderHandshake:
     def __init__(self, *, static: bytes, prologue: bytes) -> None:
         self._static = X25519PrivateKey.from_private_bytes(static)
         self._state = _SymmetricState(prologue, self._static.public_key().public_bytes_raw())
-        self._initiator_ephemeral = b""
+        self.initiator_ephemeral = b""
+        """The key that the initiator made for this handshake alone."""
         self.initiator_static = b""
         """Who the initiator is; proved once message 1 has been read."""
 
@@ -177,10 +178,10 @@ class ResponderHandshake:
         sealed_static = KEY_BYTES + TAG_BYTES
         if len(message) < KEY_BYTES + sealed_static + TAG_BYTES:
             raise NoiseError("message 1 is too short")
-        self._initiator_ephemeral = message[:KEY_BYTES]
+        self.initiator_ephemeral = message[:KEY_BYTES]
         state = self._state
-        state.mix_hash(self._initiator_ephemeral)
-        state.mix_key(self._static, self._initiator_ephemeral)
+        state.mix_hash(self.initiator_ephemeral)
+        state.mix_key(self._static, self.initiator_ephemeral)
         static = state.decrypt_and_hash(message[KEY_BYTES : KEY_BYTES + sealed_static])
         state.mix_key(self._static, static)
         payload = state.decrypt_and_hash(message[KEY_BYTES + sealed_static :])
@@ -193,7 +194,7 @@ class ResponderHandshake:
         public = private.public_key().public_bytes_raw()
         state = self._state
         state.mix_hash(public)
-        state.mix_key(private, self._initiator_ephemeral)
+        state.mix_key(private, self.initiator_ephemeral)
         state.mix_key(private, self.initiator_static)
         return public + state.encrypt_and_hash(payload)
 

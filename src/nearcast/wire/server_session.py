@@ -101,6 +101,7 @@ class ServerSession:
         "client",
         "credential",
         "frames",
+        "has_cookie",
         "index",
         "init",
         "is_confirmed",
@@ -122,6 +123,8 @@ class ServerSession:
         init: Init,
         now: float,
         settings: WireSettings,
+        *,
+        has_cookie: bool = False,
     ) -> None:
         self.client = credential.client
         self.credential = credential
@@ -131,6 +134,8 @@ class ServerSession:
         """Where the client has proved to receive."""
         self._init_address = address
         self.init = init
+        self.has_cookie = has_cookie
+        """Whether the INIT had one, so that it cannot be a replayer's."""
         self.last_heard = now
         self.is_confirmed = False
         """Whether the client has shown, by a sealed datagram, that it received the answer."""

@@ -16,15 +16,13 @@ from nearcast.wire.actions import (
     Datagram,
     Deliver,
     Home,
-    SendDatagram,
     ServerEvent,
     SessionClosed,
     SessionOpened,
 )
 from nearcast.wire.codec import Refused, encode
-from nearcast.wire.framing import SEALED_HEADER, SEALED_OVERHEAD, Kind, read_header, write_unknown
-from nearcast.wire.handshake_gate import Admit, CookieNeeded, HandshakeGate
-from nearcast.wire.init_gate import TokenBuckets
+from nearcast.wire.framing import SEALED_HEADER, SEALED_OVERHEAD, Kind, read_header
+from nearcast.wire.handshake_gate import Admit, HandshakeGate
 from nearcast.wire.messages import (
     TOKEN_BYTES,
     Busy,
@@ -44,14 +42,13 @@ from nearcast.wire.messages import (
 from nearcast.wire.publication import Publication
 from nearcast.wire.server_frames import decode_for_server, split_too_large
 from nearcast.wire.server_session import Packet, ServerSession, pack_frames
+from nearcast.wire.session_opener import SessionOpener
 from nearcast.wire.session_table import SessionTable
 from nearcast.wire.settings import Address, RandomBytes, WireSettings
 
 __all__ = ["ServerSessions"]
 
 _MOST_MISSING = 0xFFFFFFFF
-_UNKNOWNS_PER_S = 200.0
-"""Answers that a session is not known: all clients of a server that restarted want one."""
 
 
 class ServerSessions:
@@ -86,10 +83,10 @@ class ServerSessions:
         self._awaiting: dict[int, ServerSession] = {}
         """Sessions with unconfirmed notifications, by index."""
         self._dropped_before = 0
-        self._outgoing: list[Datagram] = []
+        self._opener = SessionOpener(self.handshakes, self._table, random_bytes, self._settings)
+        self._outgoing = self._opener.outgoing
         self._events: list[ServerEvent] = []
         self._next_resend = float("inf")
-        self._unknowns = TokenBuckets(_UNKNOWNS_PER_S, _UNKNOWNS_PER_S, 1)
 
     def __len__(self) -> int:
         return len(self._table.by_index)
@@ -122,39 +119,15 @@ class ServerSessions:
                 if data[:2] == SEALED_HEADER:  # nearly all are
                     session = by_index.get(int.from_bytes(data[2:6], "big"))
                     if session is None:
-                        self._answer_unknown(data, address, now)
-                        raise Refused("unknown_session")
+                        self._opener.on_unknown(data, address, now)
                     self._on_sealed(session, data, address, now, now_us)
                 elif read_header(data).kind is Kind.INIT:
-                    self._on_init(data, address, now)
+                    self._opener.on_init(data, address, now)
                 else:
                     raise Refused("unexpected_kind")
             except Refused as refusal:
                 self.drops[refusal.reason] += 1
         return self.take_events()
-
-    def _answer_unknown(self, data: bytes, address: Address, now: float) -> None:
-        """Tell the sender that it has no session here, in fewer bytes than it sent."""
-        if len(data) >= SEALED_OVERHEAD and self._unknowns.take("", now):
-            self._outgoing.append(SendDatagram(address, write_unknown(data)))
-
-    def _on_init(self, data: bytes, address: Address, now: float) -> None:
-        try:
-            admission = self.handshakes.admit(data, address, now)
-        except CookieNeeded as needed:
-            self._outgoing.append(SendDatagram(address, needed.reply))
-            raise
-        if not self._table.make_room(admission.credential.client):
-            raise Refused("sessions_full")
-        index = self._table.new_index(self._random_bytes)
-        channel, reply = self.handshakes.welcome(admission, index, now)
-        assert len(reply) <= len(data)  # the address is not proved
-        self._outgoing.append(SendDatagram(address, reply))
-        self._table.add(
-            ServerSession(
-                admission.credential, index, channel, address, admission.init, now, self._settings
-            )
-        )
 
     def _on_sealed(
         self, session: ServerSession, data: bytes, address: Address, now: float, now_us: int
@@ -319,7 +292,7 @@ class ServerSessions:
 
         Sessions that have the same frames to get share the packing of them.
         """
-        sent, self._outgoing = self._outgoing, []
+        sent = self._take_outgoing()
         if now >= self._next_resend:
             self._resend(now, sent)
         queued, self._queued = self._queued, []
@@ -346,9 +319,13 @@ class ServerSessions:
                 self.close(session.client, CloseReason.REKEY, now)
         if awaiting and queued:
             self._next_resend = min(self._next_resend, now + wait_s)
-        sent.extend(self._outgoing)
-        self._outgoing = []
+        sent.extend(self._take_outgoing())
         return sent
+
+    def _take_outgoing(self) -> list[Datagram]:
+        taken = self._outgoing[:]
+        self._outgoing.clear()
+        return taken
 
     def _resend(self, now: float, sent: list[Datagram]) -> None:
         self._next_resend = float("inf")

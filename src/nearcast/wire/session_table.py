@@ -11,7 +11,7 @@ __all__ = ["SessionTable"]
 
 
 class SessionTable:
-    """A client has at most one session in use and one that waits for its first datagram.
+    """A client has at most one session in use, and a few that wait for their first datagram.
 
     Thus an INIT that somebody replays, which nobody can follow up, never disturbs a session.
     """
@@ -21,13 +21,20 @@ class SessionTable:
         self.by_index: dict[int, ServerSession] = {}
         self.by_client: dict[str, ServerSession] = {}
         """Confirmed sessions only."""
-        self._half_open: dict[str, ServerSession] = {}
+        self._half_open: dict[str, list[ServerSession]] = {}
+        """By client, the oldest first."""
+
+    def is_crowded(self, client: str) -> bool:
+        """Tell whether so many sessions wait for a client that some may come from a replayer."""
+        return len(self._half_open.get(client, ())) >= self._settings.half_open_limit
 
     def make_room(self, client: str) -> bool:
-        """Forget the client's half-open session; tell whether there is room for a new one."""
-        half_open = self._half_open.get(client)
-        if half_open is not None:
-            self.remove(half_open)
+        """Forget one half-open session if the client has many; tell whether one more has room.
+
+        Those whose INIT had no cookie go first: only they can be a replayer's.
+        """
+        if self.is_crowded(client):
+            self.remove(min(self._half_open[client], key=lambda one: one.has_cookie))
         return len(self.by_index) < self._settings.session_limit
 
     def new_index(self, random_bytes: RandomBytes) -> int:
@@ -39,11 +46,12 @@ class SessionTable:
 
     def add(self, session: ServerSession) -> None:
         """Add a half-open session."""
-        self.by_index[session.index] = self._half_open[session.client] = session
+        self.by_index[session.index] = session
+        self._half_open.setdefault(session.client, []).append(session)
 
     def confirm(self, session: ServerSession) -> ServerSession | None:
         """Put a half-open session into use; return the one that it replaces."""
-        del self._half_open[session.client]
+        self._stop_waiting(session)
         old = self.by_client.get(session.client)
         if old is not None:
             self.remove(old)
@@ -53,9 +61,17 @@ class SessionTable:
     def remove(self, session: ServerSession) -> None:
         """Forget a session."""
         self.by_index.pop(session.index, None)
-        for table in (self.by_client, self._half_open):
-            if table.get(session.client) is session:
-                del table[session.client]
+        client = session.client
+        if self.by_client.get(client) is session:
+            del self.by_client[client]
+        elif not session.is_confirmed:
+            self._stop_waiting(session)
+
+    def _stop_waiting(self, session: ServerSession) -> None:
+        waiting = self._half_open[session.client]
+        waiting.remove(session)
+        if not waiting:
+            del self._half_open[session.client]
 
     def silent(self, now: float) -> Iterator[ServerSession]:
         """Yield the sessions that missed their reports or were never confirmed."""

@@ -21,7 +21,7 @@ class WireSettings:
     """Limits and timers. Times are in seconds of the `now` that callers pass.
 
     `now` is Unix time that never runs backwards: the wall clock at the start plus what a
-    monotonic clock counted since.
+    monotonic clock counted since. The two sides' clocks need not agree.
     """
 
     datagram_limit: int = 1_200
@@ -33,22 +33,26 @@ class WireSettings:
     counter_limit: int = 1 << 32
     """Datagrams per direction and session, far below what AES-GCM allows."""
 
-    clock_skew_s: float = 30.0
-    """How far a client's clock may be off when it connects."""
     half_open_s: float = 10.0
     """How long a server waits for the first datagram after the handshake."""
+    half_open_limit: int = 4
+    """Sessions of one client that may wait for it; for more, INITs need a cookie."""
     session_limit: int = 10_000
     """Most sessions of a server, half-open ones included."""
     cookie_rotation_s: float = 120.0
     """How often the secret behind the cookies changes; the last one still counts."""
     inits_per_s: float = 500.0
     """More INITs than this are load: from then on each needs a cookie."""
+    proved_inits_per_s: float = 1_000.0
+    """INITs with a cookie that are accepted; with `inits_per_s` it bounds the time they take."""
     prefix_inits_per_s: float = 20.0
-    """INITs accepted per address prefix (/24 or /48)."""
+    """INITs accepted per address prefix (/24 or /48) without a cookie, and per address with one."""
     prefix_burst: float = 40.0
-    """INITs accepted at once per address prefix."""
+    """The same at once."""
     prefix_limit: int = 4_096
-    """Most prefixes remembered."""
+    """Most prefixes, and most addresses, remembered."""
+    seen_init_limit: int = 16_384
+    """INITs whose repetition is refused at once."""
 
     first_retry_s: float = 0.25
     """Wait before something is sent again while no round trip has been measured."""

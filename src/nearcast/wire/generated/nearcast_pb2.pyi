@@ -5,8 +5,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class Init(_message.Message):
-    __slots__ = ("time_us", "epoch", "x_km", "y_km", "direction_deg", "speed_mps", "credential", "visits")
-    TIME_US_FIELD_NUMBER: _ClassVar[int]
+    __slots__ = ("epoch", "x_km", "y_km", "direction_deg", "speed_mps", "credential", "visits")
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     X_KM_FIELD_NUMBER: _ClassVar[int]
     Y_KM_FIELD_NUMBER: _ClassVar[int]
@@ -14,7 +13,6 @@ class Init(_message.Message):
     SPEED_MPS_FIELD_NUMBER: _ClassVar[int]
     CREDENTIAL_FIELD_NUMBER: _ClassVar[int]
     VISITS_FIELD_NUMBER: _ClassVar[int]
-    time_us: int
     epoch: int
     x_km: float
     y_km: float
@@ -22,19 +20,17 @@ class Init(_message.Message):
     speed_mps: float
     credential: bytes
     visits: bool
-    def __init__(self, time_us: _Optional[int] = ..., epoch: _Optional[int] = ..., x_km: _Optional[float] = ..., y_km: _Optional[float] = ..., direction_deg: _Optional[float] = ..., speed_mps: _Optional[float] = ..., credential: _Optional[bytes] = ..., visits: _Optional[bool] = ...) -> None: ...
+    def __init__(self, epoch: _Optional[int] = ..., x_km: _Optional[float] = ..., y_km: _Optional[float] = ..., direction_deg: _Optional[float] = ..., speed_mps: _Optional[float] = ..., credential: _Optional[bytes] = ..., visits: _Optional[bool] = ...) -> None: ...
 
 class Acknowledge(_message.Message):
-    __slots__ = ("session", "report_interval_s", "server_time_us", "epoch")
+    __slots__ = ("session", "report_interval_s", "epoch")
     SESSION_FIELD_NUMBER: _ClassVar[int]
     REPORT_INTERVAL_S_FIELD_NUMBER: _ClassVar[int]
-    SERVER_TIME_US_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     session: int
     report_interval_s: float
-    server_time_us: int
     epoch: int
-    def __init__(self, session: _Optional[int] = ..., report_interval_s: _Optional[float] = ..., server_time_us: _Optional[int] = ..., epoch: _Optional[int] = ...) -> None: ...
+    def __init__(self, session: _Optional[int] = ..., report_interval_s: _Optional[float] = ..., epoch: _Optional[int] = ...) -> None: ...
 
 class Heartbeat(_message.Message):
     __slots__ = ("token", "answer", "unsettled_ms")

@@ -1,0 +1,76 @@
+"""What a server answers to senders without a session: never more bytes than came from them."""
+
+from __future__ import annotations
+
+from typing import NoReturn
+
+from nearcast.wire.actions import Datagram, SendDatagram
+from nearcast.wire.codec import Refused
+from nearcast.wire.framing import SEALED_OVERHEAD, write_unknown
+from nearcast.wire.handshake_gate import CookieNeeded, HandshakeGate
+from nearcast.wire.init_gate import TokenBuckets
+from nearcast.wire.server_session import ServerSession
+from nearcast.wire.session_table import SessionTable
+from nearcast.wire.settings import Address, RandomBytes, WireSettings
+
+__all__ = ["SessionOpener"]
+
+_UNKNOWNS_PER_S = 200.0
+"""Answers that a session is not known: all clients of a server that restarted want one."""
+
+
+class SessionOpener:
+    """Opens sessions, and tells senders that theirs is not known."""
+
+    def __init__(
+        self,
+        handshakes: HandshakeGate,
+        table: SessionTable,
+        random_bytes: RandomBytes,
+        settings: WireSettings,
+    ) -> None:
+        self._handshakes, self._table = handshakes, table
+        self._random_bytes, self._settings = random_bytes, settings
+        self._unknowns = TokenBuckets(_UNKNOWNS_PER_S, _UNKNOWNS_PER_S, 1)
+        self.outgoing: list[Datagram] = []
+        """What to send."""
+
+    def on_init(self, data: bytes, address: Address, now: float) -> None:
+        """Put a half-open session into the table, or raise Refused."""
+        try:
+            admission = self._handshakes.admit(data, address, now)
+            client = admission.credential.client
+            if not admission.has_cookie and self._table.is_crowded(client):
+                raise self._handshakes.ask_for_cookie(data, address, now)
+        except CookieNeeded as needed:
+            self._answer(data, address, needed.reply)
+            raise
+        if not self._table.make_room(client):
+            raise Refused("sessions_full")
+        index = self._table.new_index(self._random_bytes)
+        channel, reply = self._handshakes.welcome(admission, index, now)
+        self._answer(data, address, reply)
+        self._table.add(
+            ServerSession(
+                admission.credential,
+                index,
+                channel,
+                address,
+                admission.init,
+                now,
+                self._settings,
+                has_cookie=admission.has_cookie,
+            )
+        )
+
+    def on_unknown(self, data: bytes, address: Address, now: float) -> NoReturn:
+        """Tell the sender of a sealed datagram that it has no session here; raise Refused."""
+        if len(data) >= SEALED_OVERHEAD and self._unknowns.take("", now):
+            self._answer(data, address, write_unknown(data))
+        raise Refused("unknown_session")
+
+    def _answer(self, data: bytes, address: Address, reply: bytes) -> None:
+        """Answer a datagram whose sender's address is not proved."""
+        if len(reply) > len(data):
+            raise Refused("answer_too_large")
+        self.outgoing.append(SendDatagram(address, reply))
