@@ -115,6 +115,7 @@ def router(around: Surroundings, publishers: Publishers, cloud: str = "cloud") -
         lambda topic: None,
         lambda now: True,
         0.2,
+        3.0,
     )
 
 

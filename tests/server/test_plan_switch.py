@@ -91,3 +91,33 @@ def test_plan_switches_with_crashes_have_each_effect_once(seed: int) -> None:
     assert effects(made) == Counter(made.published)
     for counts in made.heard().values():
         assert set(counts.values()) <= {1}
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_homes_take_delegated_streams_over_while_the_cloud_server_is_away(seed: int) -> None:
+    made = RandomSite(seed, spool=1_000, delegated=1.0, wire=QUICK)
+    made.start()
+    made.publish_some(20)
+    made.site.run(5.0)
+    cloud = made.site.servers["cloud"]
+    if seed % 2:
+        cloud.kill()
+    else:  # it goes on, but nobody reaches it
+        made.network.cuts.update(frozenset(("cloud", one)) for one in made.edge_names)
+    made.publish_some(40)
+    made.site.run(8.0)
+    assert made.unacknowledged == 0
+    made.publish_some(20)
+    made.site.run(1.0)
+    assert made.unacknowledged == 0  # nothing waits any more
+    if seed % 2:
+        cloud.restart()
+    made.network.cuts.clear()
+    made.site.run(20.0)
+    before = len(made.site.processed)
+    made.publish_some(20)
+    made.site.run(10.0)
+    assert made.unacknowledged == 0
+    assert {server for server, *_ in made.site.processed[before:]} == {"cloud"}
+    assert effects(made) == Counter(made.published)
+    assert made.heard() == made.expected()

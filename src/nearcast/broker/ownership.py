@@ -73,14 +73,17 @@ class Ownership:
         """The topic was given away as a whole under this version: older ones do not count."""
 
     def may_claim(self, publisher: str, version: int) -> bool:
-        """Tell whether a claim under this version of the assignment could be won."""
-        known = self._tokens.get(publisher, NOBODY)
-        return version >= max(known.version, self.least_version)
+        """Tell whether a claim under this version of the assignment could be won.
+
+        Version 0 comes from a server that knows of no assignment: it does not go by an old one.
+        """
+        return not version or version >= self.strongest(publisher).version
 
     def claim(
         self, publisher: str, version: int, others: Iterable[str], now_s: float
     ) -> StreamClaim:
         """Claim a stream from all others that may have it."""
+        version = version or self.strongest(publisher).version
         token = self._pass_tokens.get(version)
         if token is None:
             self._counter += 1

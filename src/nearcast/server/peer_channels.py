@@ -104,6 +104,18 @@ class PeerChannels:
             self.dropped += 1
         self._dirty[stream] = None
 
+    def withdraw(self, server: str, prefix: bytes) -> None:
+        """Empty all messages that wait for a server and begin so; it may have taken some."""
+        peer = self._peers.get(server)
+        if peer is not None:
+            waiting = peer.ordinary.waiting
+            for at, message in enumerate(waiting):
+                if message.startswith(prefix):
+                    waiting[at] = b""
+                    peer.ordinary.waiting_bytes -= len(message)
+                    if at < peer.ordinary.sent:
+                        peer.ordinary.in_flight_bytes -= len(message)
+
     def receive(self, server: str, frame: bytes, now: float) -> list[bytes]:
         """Take a frame; return the messages that are next in order."""
         found = decode_frame(frame)

@@ -60,6 +60,8 @@ class Peers:
     def dispatch(self, from_server: str, messages: Iterable[bytes], now: float) -> None:
         """Give messages to the parts that hear them; what is wrong with one is counted."""
         for data in messages:
+            if not data:
+                continue  # withdrawn
             try:
                 message = decode_mesh(data)
                 handler = self._handlers.get(type(message))
@@ -116,6 +118,13 @@ class Peers:
     def unacknowledged(self, server: str) -> int:
         """Return how many messages a server has not taken."""
         return self._channels.waiting(server)
+
+    def withdraw(self, server: str, kind: type[MeshMessage]) -> None:
+        """Take back what was said to a server in messages of a kind, as far as it can be."""
+        name = kind.__name__.encode()
+        # as MessagePack writes it: an array that begins with the name of its kind
+        head = bytes((0x91 + len(kind.__struct_fields__), 0xA0 + len(name)))
+        self._channels.withdraw(server, head + name)
 
     def is_away(self, server: str, now: float, after_s: float) -> bool:
         """Tell whether a server has taken nothing for a while that was sent to it."""

@@ -25,6 +25,8 @@ from nearcast.wire.publication import Origin, Publication, decode_record
 __all__ = ["Publishers", "Router"]
 
 _LONGEST_WAIT_S = 3600.0
+_LOOK_S = 0.5
+"""How often servers that take nothing are looked for."""
 _LARGEST = 1 << 63
 _TOLD = {
     Verdict.STALE_EPOCH: RefuseReason.STALE_EPOCH,
@@ -66,6 +68,8 @@ class Router:
         The same for what others send: not if it has managed the topic before.
     is_informed
         Tells whether this server knows the site's subscribers.
+    takeover_s
+        How long another server takes nothing before this one stands in for it.
     """
 
     def __init__(
@@ -79,7 +83,9 @@ class Router:
         ensure_kept: Callable[[str], None],
         is_informed: Callable[[float], bool],
         retry_after_s: float,
+        takeover_s: float,
     ) -> None:
+        self._takeover_s, self._look_at = takeover_s, float("-inf")
         self._peers, self._broker, self._effects = peers, broker, effects
         self.targets = targets
         self._publishers, self._retry_after_s = publishers, retry_after_s
@@ -118,6 +124,19 @@ class Router:
                 oldest = tuple(one.oldest for one in some)
                 version = self.targets.version(topic)
                 self._peers.send(target, Forward(topic, records, oldest, durable, version))
+
+    def on_timer(self, now: float) -> None:
+        """Process what is sent to servers that are away here, until they are back."""
+        if self._publishers is None or now < self._look_at:
+            return
+        self._look_at = now + _LOOK_S
+        away = frozenset(
+            one for one in self._peers.others if self._peers.is_away(one, now, self._takeover_s)
+        )
+        if self.targets.set_away(away):
+            for server in away:
+                self._peers.withdraw(server, Forward)
+            self._effects.incident("stands_in", servers=sorted(away))
 
     # Towards publishers
 

@@ -125,6 +125,7 @@ class Server:
             part.ensure_kept,
             self._introductions.is_informed,
             settings.retry_after_s,
+            settings.takeover_s,
         )
         self._reports = LoadReports(peers, self._load, settings.report_interval_s)
         self.clients: ClientGateway | None = None
@@ -193,6 +194,7 @@ class Server:
         if self.clients is not None:
             self.clients.on_timer(now)
         self._broker_part.claims.on_timer(now)
+        self._router.on_timer(now)
         self._reports.on_timer(now)
         return self._finish(now)
 

@@ -54,6 +54,9 @@ class StreamTargets:
         self._rules: dict[Stream, _Rule] = {}
         """What the orders said when a stream's target was chosen."""
         self._local: dict[str, _Topic] = {}
+        self._away: frozenset[str] = frozenset()
+        self._stood_in_for: dict[Stream, str] = {}
+        """Streams that are processed here while their server is away."""
 
     def obey(self, orders: Orders) -> None:
         """Take new orders; streams about which they say something else are decided anew."""
@@ -64,10 +67,33 @@ class StreamTargets:
             for one in orders.clients
             for topic, server in one.publish.items()
         }
-        for stream in [one for one, rule in self._rules.items() if self._rule(one) != rule]:
+        self._forget([one for one, rule in self._rules.items() if self._rule(one) != rule])
+
+    def set_away(self, servers: frozenset[str]) -> bool:
+        """Stand in for the servers that are away, and no longer for others; tell what is new.
+
+        Returns whether some streams are processed by another server from now on.
+        """
+        if servers == self._away:
+            return False
+        self._away = servers
+        found = [
+            one
+            for one, target in self._targets.items()
+            if (self._stood_in_for.get(one, target) in servers) != (one in self._stood_in_for)
+        ]
+        self._forget(found)
+        return bool(found)
+
+    def _forget(self, streams: list[Stream]) -> None:
+        """Let the targets of streams be decided anew."""
+        for stream in streams:
             del self._targets[stream], self._rules[stream]
+            self._stood_in_for.pop(stream, None)
         self._local = {
-            one.topic: _Topic(one.spool) for one in orders.topics if self._server in one.brokers
+            one.topic: _Topic(one.spool)
+            for one in self._orders.values()
+            if self._server in one.brokers
         }
         for stream, target in self._targets.items():
             self._note(stream, target)
@@ -78,7 +104,11 @@ class StreamTargets:
         target = self._targets.get(stream)
         if target is None:
             rule = self._rules[stream] = self._rule(stream)
-            target = self._targets[stream] = self._choose(topic, rule)
+            target = self._choose(topic, rule)
+            if target in self._away:
+                self._stood_in_for[stream] = target
+                target = self._server
+            self._targets[stream] = target
             self._note(stream, target)
         return target
 
