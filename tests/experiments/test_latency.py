@@ -291,6 +291,15 @@ def test_a_message_reaches_all_subscribers(run: Run) -> None:  # noqa: F811
 
 
 @pytest.mark.slow
+def test_a_program_hears_everything_and_pays_for_it(run: Run) -> None:  # noqa: F811
+    answer = run("bench", "sdk", "--rates", "100,200", "--seconds", "0.3", "--json")
+    assert answer.code == 0, answer.err
+    for row, rate in zip(answer.json["rows"], (100, 200), strict=True):
+        assert (row["rate"], row["sent"], row["lost"]) == (rate, 3 * rate // 10, 0)
+        assert row["cpu_us_per_notification"] > 0
+
+
+@pytest.mark.slow
 def test_idle_sessions_stay(run: Run) -> None:  # noqa: F811
     answer = run("bench", "sessions", "--sessions", "250", "--seconds", "0.3", "--json")
     assert answer.code == 0, answer.err

@@ -11,6 +11,7 @@ from nearcast.cli.bench_latency import latency
 from nearcast.cli.bench_live import echo, live
 from nearcast.cli.bench_output import finish, kept, out_option, prepare
 from nearcast.cli.bench_pipeline import pipeline, relations
+from nearcast.cli.bench_sdk import sdk
 from nearcast.cli.bench_sessions import sessions
 from nearcast.cli.bench_split import split
 from nearcast.cli.console import json_option, step_progress
@@ -34,6 +35,7 @@ def bench() -> None:
       echo       round trips client - edge - broker - back at rising rates
       latency    delay and CPU time beside NATS, zenoh and Mosquitto under one load
       fanout     one message to many subscribers: the first, the last, CPU time
+      sdk        CPU time of a program per notification that it receives
       sessions   memory and CPU time of many idle sessions on one edge server
     """
 
@@ -162,4 +164,5 @@ bench.add_command(live)
 bench.add_command(echo)
 bench.add_command(latency)
 bench.add_command(fanout)
+bench.add_command(sdk)
 bench.add_command(sessions)

@@ -41,19 +41,21 @@ class NotificationQueue:
 
     async def take(self, timeout_s: float | None) -> Notification | None:
         """Return the oldest; None after the timeout, or when closed and empty."""
-        if (notification := self.take_now()) is not None:
-            return notification
+        if timeout_s is None:
+            return await self._next()
         try:
             async with asyncio.timeout(timeout_s):
-                while not self._is_closed:
-                    if self._changed is None:
-                        self._changed = Outcome()
-                    await self._changed
-                    if (notification := self.take_now()) is not None:
-                        return notification
+                return await self._next()
         except TimeoutError:
             return None
-        return None
+
+    async def _next(self) -> Notification | None:
+        """Return the oldest; None when closed and empty."""
+        while (notification := self.take_now()) is None and not self._is_closed:
+            if self._changed is None:
+                self._changed = Outcome()
+            await self._changed
+        return notification
 
     def close(self) -> None:
         """Take no more; who waits gets the rest."""

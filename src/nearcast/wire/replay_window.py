@@ -42,7 +42,9 @@ class ReplayWindow:
 
     def take(self, number: int) -> bool:
         """Mark the number, and tell whether it was new."""
-        if number == self.highest + 1 and not self._missing:
+        if number == self.highest + 1:
+            if self._missing:
+                self._missing = self._missing << 1 & (1 << self._size) - 1
             self.highest = number
             return True
         is_new = self.is_new(number)
@@ -52,9 +54,7 @@ class ReplayWindow:
     def mark(self, number: int) -> None:
         """Remember the number as seen; one before the window changes nothing."""
         ahead = number - self.highest
-        if ahead == 1 and not self._missing:
-            self.highest = number
-        elif ahead > 0:
+        if ahead > 0:
             # A jump beyond the window leaves nothing of the old bitmap: no giant shift.
             ahead = min(ahead, self._size)
             between = (1 << ahead) - 2
