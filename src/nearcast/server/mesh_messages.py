@@ -300,5 +300,5 @@ def decode_mesh(data: bytes) -> MeshMessage:
     """Return the message of these bytes; WireError when they are not one."""
     try:
         return _decoder.decode(data)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:  # bad UTF-8 is a ValueError
         raise WireError(f"not a message of a server: {error}") from None

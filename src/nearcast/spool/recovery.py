@@ -44,7 +44,7 @@ class SegmentName:
             found = cls(int(sequence), int(marker, 16))
         except ValueError:
             return None
-        return found if str(found) == name else None
+        return found if str(found) == name and found.marker < 1 << 32 else None
 
 
 @dataclass(frozen=True, slots=True)

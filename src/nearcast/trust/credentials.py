@@ -102,5 +102,5 @@ def read_body(body: bytes, kind: type[T]) -> T:
     """Return the content of a document; TrustError when it is malformed."""
     try:
         return msgspec.msgpack.decode(body, type=kind)
-    except (msgspec.MsgspecError, ValueError) as error:
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         raise TrustError(f"{kind.__name__}: {error}") from None

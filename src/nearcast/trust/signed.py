@@ -73,7 +73,7 @@ def read_signed(data: bytes) -> SignedDocument:
     """Return a document whose signature nobody has checked; TrustError when it is none."""
     try:
         return _decoder.decode(data)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, RecursionError) as error:
         raise TrustError(f"not a signed document: {error}") from None
 
 

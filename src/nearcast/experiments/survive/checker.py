@@ -6,9 +6,9 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from nearcast.broker.notices import decode_entry
 from nearcast.experiments.survive.trial_site import TrialMessage, TrialSite
 from nearcast.testing.counting_processor import read_effects
-from nearcast.wire.publication import decode_record
 
 __all__ = ["Findings", "Violation", "check"]
 
@@ -78,7 +78,7 @@ def _check_spools(trial: TrialSite, found: Findings) -> set[str]:
     spooled: set[str] = set()
     for name, server in trial.site.servers.items():
         for topic, live in server.stored.topics.items():
-            records = [decode_record(topic, one) for one in live.records]
+            records = [decode_entry(topic, one) for one in live.records]
             last: dict[str, tuple[int, int]] = {}
             for one in records:
                 place = (one.epoch, one.sequence)

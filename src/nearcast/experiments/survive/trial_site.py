@@ -68,6 +68,7 @@ class TrialSite:
         site = self.site = SimulatedSite(self.seed, network, _WIRE)
         site.segment_bytes = 1 << 13
         site.inline_processors |= {COUNTING}
+        site.allowed_processors |= {COUNTING}
         self.edge_names = [f"e{number}" for number in range(self.edges)]
         for name in self.edge_names:
             site.add_server(name)
