@@ -31,6 +31,8 @@ class RawClient:
         self.handshake = self._new_handshake()
         self.channel: Channel | None = None
         """Of its last session; None before the first."""
+        self.epoch = 0
+        """Of the last publication that it made up."""
         self.received: list[bytes] = []
         self.sent: list[bytes] = []
         world.on_datagram[name] = self._on_datagram

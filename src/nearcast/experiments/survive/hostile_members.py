@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import typing
 from dataclasses import dataclass, field
 from random import Random
 
 import msgspec
-from msgspec import structs
 
 from nearcast.errors import WireError
 from nearcast.experiments.survive.random_messages import random_value
@@ -23,7 +21,12 @@ __all__ = ["HostileReport", "run_hostile_members"]
 
 _FRAMES = 3
 _BATCH = 50
+_PLAUSIBLE = 5
+_EXTREME_KM = (0.0, 5e-324, -1e4, 1e4, 1e308)
+_EXTREME_US = (0, 1, 1 << 53, (1 << 63) - 1, 1 << 63, (1 << 64) - 1)
 _INCARNATION = 2
+_TOPIC = "extreme"
+"""No orders name it: it is processed where it is published."""
 _SESSION_DATAGRAMS = 1_000
 
 
@@ -42,6 +45,8 @@ def run_hostile_members(count: int, seed: int) -> HostileReport:
     """
     report, trial = HostileReport(), TrialSite(seed, subscribers=1, is_in_order=True)
     trial.start()
+    trial.site.clients["s0"].subscribe(_TOPIC)
+    trial.site.run(1.0)
     rng, played = Random(seed), trial.site.clients["p1"]
     hostile = RawClient(trial.site, "p1", played.key, trial.site.servers["e0"].home)
     while report.inputs < count and len(report.violations) < 10:
@@ -65,14 +70,17 @@ def _send_as_client(trial: TrialSite, hostile: RawClient, rng: Random) -> None:
     for _ in range(_BATCH):
         frames = b"".join(_frame(kinds, rng) for _ in range(_FRAMES))
         hostile.send(hostile.seal(frames[:1_100]))
-    # next in order, so that the broker takes it and subscribers are told
-    sequence = 1 + len(hostile.sent) // _BATCH
-    extreme = random_value(Publish, rng)
-    plausible = structs.replace(
-        extreme, topic="t0", epoch=1, sequence=sequence, oldest=sequence, durable=True, payload=b"x"
-    )
-    with contextlib.suppress(WireError):  # a number that cannot be encoded
-        hostile.send(hostile.seal(encode(plausible)))
+    for _ in range(_PLAUSIBLE):
+        # the first of a new epoch, so that the broker takes it and subscribers are told
+        hostile.epoch += 1
+        hostile.send(hostile.seal(encode(_extreme(hostile.epoch, rng))))
+
+
+def _extreme(epoch: int, rng: Random) -> Publish:
+    x_km, y_km = rng.choice(_EXTREME_KM), rng.choice(_EXTREME_KM)
+    published_us = rng.choice(_EXTREME_US)
+    payload = rng.randbytes(rng.choice((0, 10, 700)))
+    return Publish(_TOPIC, epoch, 1, 1, True, payload, True, x_km, y_km, published_us)
 
 
 def _frame(kinds: list[typing.Any], rng: Random) -> bytes:
