@@ -49,10 +49,8 @@ class RawClient:
 
     def init(self) -> bytes:
         """Return a new INIT of this client."""
-        now = self._world.now
-        return self.handshake.write_init(
-            Init(time_us=int(now * 1e6), credential=self._credential), now
-        ).data
+        init = Init(credential=self._credential)
+        return self.handshake.write_init(init, self._world.now).data
 
     def seal(self, payload: bytes) -> bytes:
         """Return a sealed datagram of the session."""
