@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from nearcast.wire.client_session import ClientSession
 from server.site_making import QUICK, RandomSite
 
 
@@ -23,9 +22,7 @@ def test_after_its_homes_clock_was_set_back_a_restarted_client_is_acknowledged(
     home.kill()
     home.clock.jump(-20.0)
     home.restart()
-    client.session = ClientSession(
-        client.key, home.home, made.site.random.randbytes, made.site.wire
-    )
+    made.site.restart_client(client)
     client.connect()
     made.site.run(5.0)
     assert client.session.is_connected

@@ -92,6 +92,8 @@ class ServerMetrics:
         """Events by name: letters, digits and underscores."""
         self.drops: Counter[str] = Counter()
         """What clients sent and was dropped, by reason; reasons are few."""
+        self.refused_publications: Counter[str] = Counter()
+        """By reason."""
         self.read_gauges: Callable[[], Gauges] = Gauges
         """Called at each scrape."""
         self.read_losses: Callable[[], Mapping[str, Loss]] = dict
@@ -129,6 +131,7 @@ class ServerMetrics:
         """Return all that was lost or given up, by its name in `LOSSES`."""
         found: dict[str, Loss] = {name: self.counts.get(name, 0) for name in LOSSES}
         found["drops"] = dict(self.drops)
+        found["refused_publications"] = dict(self.refused_publications)
         return found | dict(self.read_losses())
 
     def text(self) -> bytes:

@@ -44,6 +44,7 @@ class ServerReport:
         """Where operators ask; the shell puts it in."""
         metrics.counts = server.counts
         metrics.read_gauges, metrics.read_losses = self.gauges, self.losses
+        metrics.refused_publications = server.refused_publications
         if server.sessions is not None:
             metrics.drops = server.sessions.drops
 

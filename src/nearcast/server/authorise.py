@@ -1,15 +1,163 @@
-"""Who may do what at this server: one rule for every path that a client's wish can take."""
+"""Who may do what at this server: one rule for every path that a client's wish can take.
+
+A client shows its signed credential to the server that it has a session with; that server shows
+it to others before it speaks of the client to them, see `vouching`. So each server decides by the
+client's own rights, whoever says what the client wants.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
 
 from nearcast.errors import TrustError
 from nearcast.trust.credentials import ClientCredential, Validity
-from nearcast.trust.rights import EVERYTHING
+from nearcast.trust.rights import EVERYTHING, Action, refusal
+from nearcast.trust.site_trust import SiteTrust
+from nearcast.trust.topic_pattern import is_pattern
 from nearcast.wire.handshake_gate import Admit
 
-__all__ = ["admit_enrolled"]
+__all__ = ["Authoriser", "admit_enrolled"]
+
+_UNKNOWN = "no credential of this client is known here"
+_ANSWERS_LIMIT = 1_000
+"""Answers that are kept per client."""
+
+
+class _KnownClient:
+    """A client whose credential counts, and what was answered about it."""
+
+    __slots__ = ("answers", "credential", "document")
+
+    def __init__(self, credential: ClientCredential, document: bytes) -> None:
+        self.credential, self.document = credential, document
+        self.answers: dict[tuple[Action, str], str | None] = {}
+
+
+class Authoriser:
+    """The clients that this server knows, and what they may do; anybody else may do nothing.
+
+    Parameters
+    ----------
+    trust
+        Decides which credentials count; None: everybody may do everything.
+    vouched_limit
+        Most clients without a session here that are remembered; those asked about longest ago
+        are forgotten first, and asked for again.
+    """
+
+    def __init__(self, trust: SiteTrust | None, vouched_limit: int) -> None:
+        self._trust, self._limit = trust, vouched_limit
+        self._here: dict[str, _KnownClient] = {}
+        """Those with a session here."""
+        self._vouched: OrderedDict[str, _KnownClient] = OrderedDict()
+        """Those that another server vouched for."""
+
+    def __len__(self) -> int:
+        return len(self._here) + len(self._vouched)
+
+    def authorise(self, client: str, action: Action, topic: str) -> str | None:
+        """Return why a client may not do something; None when it may."""
+        if self._trust is None:
+            return None
+        known = self._here.get(client)
+        if known is None:
+            known = self._vouched.get(client)
+            if known is None:
+                return _UNKNOWN
+            self._vouched.move_to_end(client)
+        key = (action, topic)
+        if key in known.answers:
+            return known.answers[key]
+        if action == "publish" and is_pattern(topic):
+            answer: str | None = f"{topic!r} is not one topic"
+        else:
+            answer = refusal(known.credential.rights, action, topic)
+        if len(known.answers) >= _ANSWERS_LIMIT:
+            known.answers.clear()
+        known.answers[key] = answer
+        return answer
+
+    def knows(self, client: str) -> bool:
+        """Tell whether there is a credential of a client; without an authority nobody needs one."""
+        return self._trust is None or client in self._here or client in self._vouched
+
+    def document_of(self, client: str) -> bytes | None:
+        """Return the signed credential of a client that has a session here."""
+        known = self._here.get(client)
+        return known.document if known is not None and known.document else None
+
+    def check(self, document: bytes, public_key: bytes, now: float) -> ClientCredential:
+        """Return the credential that a client shows; TrustError when it does not count.
+
+        For the handshake. One that is known by a newer credential was given another key, maybe
+        because somebody else has this one.
+        """
+        assert self._trust is not None
+        credential = self._trust.client(document, public_key, now)
+        self._check_newest(credential)
+        return credential
+
+    def begin_session(self, credential: ClientCredential, document: bytes) -> None:
+        """Note that a client has a session here."""
+        self._here[credential.client] = _KnownClient(credential, document)
+        self._vouched.pop(credential.client, None)
+
+    def end_session(self, client: str) -> None:
+        """Note that a client has left; what others say of it goes on to count for a while."""
+        known = self._here.pop(client, None)
+        if known is not None and known.document:
+            self._remember(client, known)
+
+    def vouch(self, document: bytes, now: float) -> ClientCredential:
+        """Take a credential that another server shows; TrustError when it does not count."""
+        if self._trust is None:
+            raise TrustError("this site has no authority")
+        credential = self._trust.vouched(document, now)
+        self._check_newest(credential)
+        client, here = credential.client, self._here.get(credential.client)
+        if here is None or here.credential.serial < credential.serial:
+            self._remember(client, _KnownClient(credential, document))
+        return credential
+
+    def take_outdated(self, now: float) -> list[str]:
+        """Forget vouched clients whose credential has expired or was revoked; return which."""
+        trust = self._trust
+        if trust is None:
+            return []
+        outdated = [
+            client
+            for client, known in self._vouched.items()
+            if not trust.is_valid(known.credential, now)
+        ]
+        for client in outdated:
+            del self._vouched[client]
+        return outdated
+
+    def counts(self, now: float) -> Callable[[ClientCredential], bool]:
+        """Return what tells whether the credential of a session still counts."""
+        trust = self._trust
+
+        def is_valid(credential: ClientCredential) -> bool:
+            if trust is None:
+                return True
+            known = self._vouched.get(credential.client)
+            is_newest = known is None or known.credential.serial <= credential.serial
+            return is_newest and trust.is_valid(credential, now)
+
+        return is_valid
+
+    def _check_newest(self, credential: ClientCredential) -> None:
+        for table in (self._here, self._vouched):
+            known = table.get(credential.client)
+            if known is not None and known.credential.serial > credential.serial:
+                raise TrustError(f"client {credential.client!r} has a newer credential", "revoked")
+
+    def _remember(self, client: str, known: _KnownClient) -> None:
+        self._vouched.pop(client, None)
+        self._vouched[client] = known
+        if len(self._vouched) > self._limit:
+            self._vouched.popitem(last=False)
 
 
 def admit_enrolled(keys: Mapping[bytes, str]) -> Admit:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
+from nearcast.server.allowance import Allowance, Allowances
+from nearcast.server.authorise import Authoriser
 from nearcast.server.effects import Effects
 from nearcast.server.handover import Handover
 from nearcast.server.home_clients import HomeClients
@@ -13,7 +15,7 @@ from nearcast.server.server_settings import EdgeSettings
 from nearcast.server.site_orders import Orders
 from nearcast.server.subscriptions import Subscriptions
 from nearcast.wire.actions import Deliver, ServerEvent, SessionClosed, SessionOpened
-from nearcast.wire.messages import CloseReason, Init, Report, Subscribe, Unsubscribe
+from nearcast.wire.messages import CloseReason, Refuse, RefuseReason, Report, Subscribe, Unsubscribe
 from nearcast.wire.publication import Origin, Publication
 from nearcast.wire.server_sessions import ServerSessions
 from nearcast.wire.settings import Address
@@ -42,6 +44,8 @@ class ClientGateway:
         subscriptions: Subscriptions,
         handover: Handover,
         effects: Effects,
+        authoriser: Authoriser,
+        allowances: Allowances,
         is_informed: Callable[[float], bool],
         retry_after_s: float,
         settings: EdgeSettings,
@@ -49,6 +53,7 @@ class ClientGateway:
         self._server, self.sessions, self._keys, self.clients = server, sessions, keys, clients
         self._router, self.subscriptions, self.handover = router, subscriptions, handover
         self._effects, self._is_informed = effects, is_informed
+        self._authoriser, self._allowances = authoriser, allowances
         self._retry_after_s, self._settings = retry_after_s, settings
         self.commit_wait_s = 0.0
         """How long the oldest group waits to be written; the shell sets it."""
@@ -112,13 +117,12 @@ class ClientGateway:
                 case Deliver(client, Report() as report):
                     self._on_report(client, report.x_km, report.y_km, now)
                 case Deliver(client, Subscribe(request, topic)):
-                    self._log(client, topic, "subscribe", now)
-                    self.subscriptions.subscribe(client, request, topic, now)
+                    self._on_subscribe(client, request, topic, now)
                 case Deliver(client, Unsubscribe(request, topic)):
                     self._log(client, topic, "unsubscribe", now)
                     self.subscriptions.unsubscribe(client, request, topic)
-                case SessionOpened(client, init):
-                    self._on_opened(client, init, now)
+                case SessionOpened():
+                    self._on_opened(event, now)
                 case SessionClosed():
                     self._on_closed(event, now)
 
@@ -128,6 +132,21 @@ class ClientGateway:
             self._effects.counts["busy"] += 1
             self.sessions.busy(publication.publisher, self._retry_after_s, publication.topic)
             return
+        allowance = self._allowances.by_client.get(publication.publisher)
+        if (
+            allowance is None
+            or publication.topic not in allowance.topics
+            or len(publication.payload) > allowance.payload_bytes
+        ):
+            reason = self._allowances.check(publication)
+            if reason is not None:
+                self._refuse(publication, reason)
+                return
+        if allowance is not None:
+            allowance.credit -= 1.0
+            if allowance.credit < 0.0 and not allowance.refill(now):
+                self._slow_down(publication, allowance, now)
+                return
         if publication.x_km != publication.x_km:  # not a number: it brought no position
             publication.x_km, publication.y_km = self.clients.place(publication.publisher)
         effects = self._effects
@@ -149,6 +168,31 @@ class ClientGateway:
         )
         self._router.route(publication, now)
 
+    def _refuse(self, publication: Publication, reason: RefuseReason) -> None:
+        self._effects.refused_publications[reason.name.lower()] += 1
+        durable = publication.origin is not Origin.ONCE
+        refuse = Refuse(publication.topic, publication.epoch, publication.sequence, durable, reason)
+        self.sessions.tell(publication.publisher, refuse)
+
+    def _slow_down(self, publication: Publication, allowance: Allowance, now: float) -> None:
+        """Have a client wait that publishes more than it may."""
+        self._effects.counts["rate_limited"] += 1
+        wait_s = allowance.wait_s(now, self._retry_after_s)
+        if wait_s is not None:
+            self.sessions.busy(publication.publisher, wait_s)
+
+    def _on_subscribe(self, client: str, request: int, topic: str, now: float) -> None:
+        reason = self._authoriser.authorise(client, "subscribe", topic)
+        topics, limit = self.clients.topics(client), self._settings.subscriptions_per_client
+        if reason is None and topic not in topics and len(topics) >= limit:
+            reason = f"more than {limit} subscriptions"
+        if reason is not None:
+            self._effects.counts["subscriptions_refused"] += 1
+            self.sessions.confirm(client, request, False, reason)
+            return
+        self._log(client, topic, "subscribe", now)
+        self.subscriptions.subscribe(client, request, topic, now)
+
     def _on_report(self, client: str, x_km: float, y_km: float, now: float) -> None:
         self._effects.counts["reports"] += 1
         moved_km = self.clients.move(client, x_km, y_km)
@@ -156,18 +200,27 @@ class ClientGateway:
         if moved_km > self._settings.least_move_km:
             self.subscriptions.moved(client)
 
-    def _on_opened(self, client: str, init: Init, now: float) -> None:
+    def _on_opened(self, opened: SessionOpened, now: float) -> None:
+        client, init, credential = opened.client, opened.init, opened.credential
         self._effects.counts["sessions_opened"] += 1
         if not self.handover.knows(client):  # revoked while it connected
             self.sessions.close(client, CloseReason.REVOKED, now)
             self._on_events(self.sessions.take_events(), now)
             return
+        self._authoriser.begin_session(credential, init.credential)
+        self._allowances.begin(client, credential.rights, now)
+        for topic in list(self.clients.topics(client)):  # by a credential with other rights
+            if self._authoriser.authorise(client, "subscribe", topic) is not None:
+                self.clients.unsubscribe(client, topic)
+                self.subscriptions.end(client, [topic])
         self.clients.begin_session(client, now + self._settings.grace_s)
         self._on_report(client, init.x_km, init.y_km, now)
         self.handover.arrived(client)
 
     def _on_closed(self, closed: SessionClosed, now: float) -> None:
         client, counts = closed.client, self._effects.counts
+        self._authoriser.end_session(client)
+        self._allowances.end(client)
         counts[f"sessions_closed_{closed.reason.name.lower()}"] += 1
         topics = self.subscriptions.forget(client)
         if self.handover.is_home_of(client) and closed.reason is not CloseReason.MOVED:

@@ -16,6 +16,8 @@ class Effects:
         self.out = Outputs()
         self.counts: Counter[str] = Counter()
         """What happened so far, by name; for metrics and the manager."""
+        self.refused_publications: Counter[str] = Counter()
+        """Publications that clients or other servers should not have sent, by reason."""
 
     def incident(self, event: str, **fields: object) -> None:
         """Put something into the server's own log."""

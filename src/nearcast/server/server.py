@@ -15,7 +15,8 @@ from dataclasses import dataclass
 
 from nearcast.broker.requests import ProcessResult
 from nearcast.broker.topic_processing import ProcessorWatch
-from nearcast.server.authorise import admit_enrolled
+from nearcast.server.allowance import Allowances
+from nearcast.server.authorise import Authoriser, admit_enrolled
 from nearcast.server.broker_part import BrokerPart
 from nearcast.server.client_gateway import ClientGateway
 from nearcast.server.delivery import Delivery
@@ -97,7 +98,7 @@ class Server:
         self.loop_lag_s = 0.0
         """The longest recent pause of the shell's loop; the shell sets it."""
         effects = self._effects = Effects()
-        self.counts = effects.counts
+        self.counts, self.refused_publications = effects.counts, effects.refused_publications
         peers = self._peers = Peers(settings.server, settings.manager, channels, effects)
         directory = self.subscribers = SubscriberDirectory()
         part = self._broker_part = BrokerPart(
@@ -109,7 +110,8 @@ class Server:
             peers, part.topics, directory, self._subscribers_here, settings.inform_s
         )
         keys: dict[bytes, str] = {}
-        admit = trust.client if trust is not None else admit_enrolled(keys)
+        authoriser = self._authoriser = Authoriser(trust, settings.vouched_limit)
+        admit = authoriser.check if trust is not None else admit_enrolled(keys)
         sessions = self.sessions = (
             ServerSessions(access.static_key, admit, access.random_bytes, access.wire)
             if access is not None
@@ -145,6 +147,8 @@ class Server:
                 subscriptions,
                 handover,
                 effects,
+                authoriser,
+                Allowances(authoriser, lambda topic: bool(self.brokers_of(topic)), edge),
                 self._introductions.is_informed,
                 settings.retry_after_s,
                 edge,

@@ -30,6 +30,8 @@ class ServerSettings:
     guard: GuardSettings = field(default_factory=GuardSettings)
     retry_after_s: float = 0.2
     """When publishers that were told to wait try again."""
+    vouched_limit: int = 20_000
+    """Most clients of other servers whose credentials are remembered."""
     report_interval_s: float = 2.0
     """How often the manager hears of the load."""
     takeover_s: float = 3.0
@@ -61,3 +63,8 @@ class EdgeSettings:
     """Time without an answer after which a subscription is confirmed without that broker."""
     server_answers_s: float = 1.0
     """The same for a server that does not manage the topic, but could have to."""
+    messages_per_s: float = 1_000.0
+    """Most publications of a client, unless its rights say otherwise."""
+    topics_per_client: int = 100
+    """Most topics that a client may bring into being, unless its rights say otherwise."""
+    subscriptions_per_client: int = 1_000

@@ -15,8 +15,17 @@ __all__ = ["SimulatedClient"]
 class SimulatedClient:
     """A client with a clock of its own."""
 
-    def __init__(self, site: SimulatedWorld, name: str, key: bytes, session: ClientSession) -> None:
+    def __init__(
+        self,
+        site: SimulatedWorld,
+        name: str,
+        key: bytes,
+        credential: bytes,
+        session: ClientSession,
+    ) -> None:
         self.site, self.name, self.key, self.session = site, name, key, session
+        self.credential = credential
+        """What it shows to servers."""
         self.clock = MachineClock(site.clock)
         self.events: list[tuple[float, ClientEvent]] = []
         self.port = 1

@@ -112,6 +112,7 @@ class SimulatedServer:
             self.clock.read,
             recovered.state.topics,
             access if self.is_edge else None,
+            trust=site.authority.trust(),
         )
         if self.saved_orders is not None:
             self.do(self.node.obey(self.saved_orders, self.clock.read()))

@@ -17,8 +17,10 @@ from nearcast.testing.simulated_manager import MANAGER, SimulatedManager
 from nearcast.testing.simulated_network import Network
 from nearcast.testing.simulated_server import SimulatedServer
 from nearcast.testing.simulated_world import SimulatedWorld
+from nearcast.trust.rights import EVERYTHING, Rights
 from nearcast.wire.client_session import ClientSession
 from nearcast.wire.messages import Report
+from nearcast.wire.noise import public_key
 from nearcast.wire.settings import WireSettings
 
 __all__ = ["SimulatedSite"]
@@ -52,13 +54,20 @@ class SimulatedSite(SimulatedWorld):
         return self.manager
 
     def add_client(
-        self, name: str, home: str, x_km: float = 0.0, y_km: float = 0.0
+        self,
+        name: str,
+        home: str,
+        x_km: float = 0.0,
+        y_km: float = 0.0,
+        rights: Rights = EVERYTHING,
     ) -> SimulatedClient:
         """Make a client that begins to connect to a home."""
         key = self.random.randbytes(32)
-        session = ClientSession(key, self.servers[home].home, self.random.randbytes, self.wire)
+        credential = self.authority.client(name, public_key(key), rights)
+        server = self.servers[home].home
+        session = ClientSession(key, server, self.random.randbytes, self.wire, credential, name)
         session.report(Report(x_km, y_km))
-        client = self.clients[name] = SimulatedClient(self, name, key, session)
+        client = self.clients[name] = SimulatedClient(self, name, key, credential, session)
         self.on_datagram[name] = client.on_datagram
         return client
 
@@ -66,7 +75,9 @@ class SimulatedSite(SimulatedWorld):
         """End a client's program and start it again: it knows its key and its last home."""
         home, random_bytes = client.session.home, self.random.randbytes
         client.clock.begin()
-        client.session = ClientSession(client.key, home, random_bytes, self.wire)
+        client.session = ClientSession(
+            client.key, home, random_bytes, self.wire, client.credential, client.name
+        )
 
     def server_orders(self) -> tuple[ServerOrder, ...]:
         """Return the servers as orders name them."""

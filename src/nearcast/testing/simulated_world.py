@@ -11,6 +11,7 @@ from nearcast.broker.processors.forward import Forward
 from nearcast.broker.requests import ProcessRequest, ProcessResult
 from nearcast.broker.topic_spool import TopicSpool
 from nearcast.server.server_settings import ServerSettings
+from nearcast.testing.authority import SmallAuthority
 from nearcast.testing.simulated_network import Network
 from nearcast.wire.actions import Datagram
 from nearcast.wire.settings import Address, WireSettings
@@ -28,6 +29,7 @@ class SimulatedWorld:
     ) -> None:
         self.random = random.Random(seed)
         self.network, self.wire = network or Network(), wire or WireSettings()
+        self.authority = SmallAuthority()
         self.now = _START
         """The true time."""
         self.sync_s = 0.003

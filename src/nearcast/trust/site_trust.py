@@ -77,9 +77,14 @@ class SiteTrust:
         TrustError
             When it is another's, was not signed, has expired or was revoked.
         """
-        credential = read_body(self.open(Kind.CLIENT, data), ClientCredential)
+        credential = self.vouched(data, now_s)
         if credential.public_key != public_key:
             raise TrustError("the credential is of another key", "other_key")
+        return credential
+
+    def vouched(self, data: bytes, now_s: float) -> ClientCredential:
+        """Return the credential of a client that has proved to own its key to another server."""
+        credential = read_body(self.open(Kind.CLIENT, data), ClientCredential)
         return self._valid("client", credential.client, credential, now_s)
 
     def server(self, data: bytes, now_s: float) -> ServerCredential:

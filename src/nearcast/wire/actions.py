@@ -8,6 +8,7 @@ from typing import Protocol
 import msgspec
 
 from nearcast.errors import WireError
+from nearcast.trust.credentials import ClientCredential
 from nearcast.wire.messages import (
     CloseReason,
     Init,
@@ -69,6 +70,7 @@ class SessionOpened(msgspec.Struct, frozen=True, gc=False):
     """With the client's first report."""
     address: Address
     """Where it seems to be: nothing larger than an answer goes there before it is proved."""
+    credential: ClientCredential
 
 
 class Deliver(msgspec.Struct, frozen=True, gc=False):

@@ -61,7 +61,13 @@ class RefuseReason(IntEnum):
     STALE_EPOCH = 1
     """A higher epoch of its publisher is known: go on with one above that."""
     TOO_LARGE = 2
-    """Its notification would not fit into a datagram."""
+    """Its notification would not fit into a datagram, or the client's rights allow less."""
+    NOT_ALLOWED = 3
+    """The client has no right to publish to this topic."""
+    TOO_MANY_TOPICS = 4
+    """Nobody manages the topic, and the client may bring no more into being."""
+    NOT_PROCESSED = 5
+    """The site orders a processor for the topic that its broker may not run."""
 
 
 class Init(msgspec.Struct, frozen=True, gc=False):

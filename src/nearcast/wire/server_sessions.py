@@ -8,7 +8,7 @@ client sends raises an exception: what is not acceptable is counted in `drops` b
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from nearcast.errors import WireError
 from nearcast.trust.credentials import ClientCredential
@@ -101,11 +101,6 @@ class ServerSessions:
         session = self._table.by_client.get(client)
         return session.address if session else None
 
-    def credential_of(self, client: str) -> ClientCredential | None:
-        """Return what the authority says of a client that has a session."""
-        session = self._table.by_client.get(client)
-        return session.credential if session else None
-
     # Datagrams in
 
     def receive(self, datagrams: Iterable[tuple[bytes, Address]], now: float) -> list[ServerEvent]:
@@ -170,7 +165,9 @@ class ServerSessions:
             for frame in old.unconfirmed():
                 session.queue(frame)
             self._mark(session)
-        self._events.append(SessionOpened(session.client, session.init, address))
+        self._events.append(
+            SessionOpened(session.client, session.init, address, session.credential)
+        )
 
     def _on_message(
         self, session: ServerSession, message: Message, address: Address, now: float
@@ -278,6 +275,15 @@ class ServerSessions:
             packets = pack_frames(session.take_frames(), session.room, now, 0.0)
             session.send(packets, self._outgoing)
             self._end(session, reason)
+
+    def end_invalid(self, is_valid: Callable[[ClientCredential], bool], now: float) -> None:
+        """End all sessions whose credential no longer counts, half-open ones too."""
+        for session in list(self._table.by_index.values()):
+            if not is_valid(session.credential):
+                if session.is_confirmed:
+                    self.close(session.client, CloseReason.REVOKED, now)
+                else:
+                    self._end(session, CloseReason.REVOKED)
 
     # Time and datagrams out
 
