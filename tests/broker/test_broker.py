@@ -238,7 +238,6 @@ def test_a_poisonous_message_does_not_take_the_others_along() -> None:
     reports = [(one.event, one.message) for one in actions.reports]
     assert reports == [(GuardEvent.FAILED, batch[2]), (GuardEvent.FAILED, batch[4])]
     assert "poison -5" in actions.reports[0].detail
-    assert broker.topics["t"].processing.guard.failures == 2
 
 
 def test_a_processor_that_always_fails_rests_and_tries_again() -> None:
@@ -272,7 +271,6 @@ def test_a_processor_that_takes_too_long_rests() -> None:
         for one in handle(broker, [message("a", number)], 0.0).reports
     ]
     assert events == [GuardEvent.OVERRUN, GuardEvent.OVERRUN, GuardEvent.QUARANTINED]
-    assert broker.topics["t"].processing.guard.overruns == 2
 
 
 def test_good_batches_between_keep_a_processor_working() -> None:

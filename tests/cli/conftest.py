@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -37,6 +38,9 @@ Run = Callable[..., Answer]
 def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run:
     """Runs ``nearcast ARGS`` in an empty folder."""
     monkeypatch.chdir(tmp_path)
+    logger = logging.getLogger("nearcast")
+    for name in ("handlers", "level", "propagate"):  # servers set them; they are restored
+        monkeypatch.setattr(logger, name, getattr(logger, name))
 
     def call(*arguments: object) -> Answer:
         monkeypatch.setattr(sys, "argv", ["nearcast", *map(str, arguments)])

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import logging
 import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -23,14 +21,6 @@ def site(tmp_path: Path) -> SiteFolder:
     """A site that nobody runs."""
     scenario = write_small_scenario(tmp_path / "small", clients=["car"], topics=["road"])
     return lay_out_site(read_scenario(scenario), scenario, tmp_path / "site", quick(scenario))
-
-
-@pytest.fixture(autouse=True)
-def _logging_as_before() -> Iterator[None]:
-    logger = logging.getLogger("nearcast")
-    before = logger.handlers, logger.level, logger.propagate
-    yield
-    logger.handlers, logger.level, logger.propagate = before
 
 
 def _the_error(answer: Answer) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 import os
 import select
 import signal
@@ -25,14 +24,6 @@ from small_site.making import metrics_of, until
 
 START_S = 60.0
 PORTS = ("--port", "0", "--http-port", "0")
-
-
-@pytest.fixture(autouse=True)
-def _logging_as_before() -> Iterator[None]:
-    logger = logging.getLogger("nearcast")
-    before = logger.handlers, logger.level, logger.propagate
-    yield
-    logger.handlers, logger.level, logger.propagate = before
 
 
 class Standalone:

@@ -2,31 +2,15 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import numpy as np
 import pyarrow as pa
 import pytest
 from matplotlib.colors import to_hex
 
-from nearcast.delay.ratio import RatioCost, evaluate_ratio, ratio_problem
-from nearcast.domain.generators.reloc2021 import Reloc2021, generate_reloc2021
-from nearcast.domain.scenario import FloatArray, Scenario
+from nearcast.delay.ratio import evaluate_ratio, ratio_problem
 from nearcast.pictures.server_bars import draw_server_bars
 from nearcast.pictures.style import OVERLOAD_COLOUR, figure_bytes
-
-
-def small_scenario(side: int = 3, topics: int = 5) -> Scenario:
-    return generate_reloc2021(Reloc2021(topics=topics, servers_per_side=side), seed=1)
-
-
-def ratio_cost(servers: int, storage_used: FloatArray, compute_used: FloatArray) -> RatioCost:
-    zeros = np.zeros(servers)
-    return RatioCost(1.5, 1.0, 0.5, storage_used, compute_used, zeros, zeros, zeros)
-
-
-def with_limits(scenario: Scenario, **limits: FloatArray) -> Scenario:
-    return dataclasses.replace(scenario, servers=dataclasses.replace(scenario.servers, **limits))
+from pictures.small_loads import ratio_cost, small_scenario, with_limits
 
 
 def test_bars_are_sorted_by_load_with_a_tick_at_each_limit() -> None:

@@ -2,30 +2,14 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import numpy as np
 import pytest
 
 from nearcast.delay.connections import connections_problem, evaluate_connections
 from nearcast.delay.placement import evaluate_placement, placement_problem
-from nearcast.delay.ratio import RatioCost, evaluate_ratio, ratio_problem
-from nearcast.domain.generators.reloc2021 import Reloc2021, generate_reloc2021
-from nearcast.domain.scenario import FloatArray, Scenario
+from nearcast.delay.ratio import evaluate_ratio, ratio_problem
 from nearcast.pictures.server_load import PlanCost, cost_text, overloaded_servers, server_resources
-
-
-def small_scenario(side: int = 3, topics: int = 5) -> Scenario:
-    return generate_reloc2021(Reloc2021(topics=topics, servers_per_side=side), seed=1)
-
-
-def ratio_cost(servers: int, storage_used: FloatArray, compute_used: FloatArray) -> RatioCost:
-    zeros = np.zeros(servers)
-    return RatioCost(1.5, 1.0, 0.5, storage_used, compute_used, zeros, zeros, zeros)
-
-
-def with_limits(scenario: Scenario, **limits: FloatArray) -> Scenario:
-    return dataclasses.replace(scenario, servers=dataclasses.replace(scenario.servers, **limits))
+from pictures.small_loads import ratio_cost, small_scenario, with_limits
 
 
 def test_a_server_is_overloaded_only_above_a_limit_beyond_rounding() -> None:

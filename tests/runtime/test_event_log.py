@@ -4,7 +4,6 @@ import asyncio
 import logging
 import os
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -24,8 +23,8 @@ from nearcast.runtime.event_log_files import SegmentFiles
 from nearcast.runtime.event_log_frames import EventLogSettings
 from nearcast.runtime.event_log_process import serve
 from nearcast.runtime.event_log_tables import read_notifications, read_publications
-from nearcast.runtime.helper_link import HelperLink
 from nearcast.server.log_rows import NotificationRow, PublicationRow
+from runtime.thread_helper import ThreadHelper
 
 
 def publication(number: int, topic: str | None = "t", server: str = "e1") -> PublicationRow:
@@ -85,33 +84,6 @@ def exploded(row: NotificationRow) -> list[dict[str, object]]:
         }
         for client in row.clients
     ]
-
-
-class ThreadHelper:
-    """The process of the log in a thread, with any files and clock."""
-
-    def __init__(
-        self,
-        run: Callable[[socket.socket], None],
-        on_frames: Callable[[list[bytes]], None],
-        on_lost: Callable[[str], None],
-    ) -> None:
-        ours, theirs = socket.socketpair()
-
-        def work() -> None:
-            with theirs:
-                run(theirs)
-
-        self.link = HelperLink(asyncio.get_running_loop(), ours, on_frames, on_lost)
-        self.thread = threading.Thread(target=work)
-        self.thread.start()
-
-    def kill(self, wait_s: float = 0.0) -> None:
-        self.link.close()
-
-    async def wait(self, timeout_s: float) -> None:
-        await asyncio.to_thread(self.thread.join, timeout_s)
-        self.link.close()
 
 
 @asynccontextmanager

@@ -6,7 +6,6 @@ import asyncio
 import errno
 import os
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -17,13 +16,13 @@ import pytest
 
 from nearcast.errors import SpoolError, SpoolLostError
 from nearcast.links.real_disk import RealDisk
-from nearcast.runtime.helper_link import HelperLink
 from nearcast.runtime.spool_process import SpoolProcessSettings, serve
 from nearcast.runtime.spool_writer import SpoolWriter
 from nearcast.spool.changes import Group, Position, TopicChange
 from nearcast.spool.log import SpoolLog, SpoolSettings
 from nearcast.spool.recovery import Recovery
 from nearcast.testing.fake_disk import FakeDisk
+from runtime.thread_helper import ThreadHelper
 
 
 def group(ticket: int) -> Group:
@@ -47,31 +46,6 @@ class GatedDisk(FakeDisk):
         self.synced.release()
 
 
-class ThreadHelper:
-    """The other side of the writer in a thread, with any disk."""
-
-    def __init__(
-        self,
-        disk: FakeDisk,
-        settings: SpoolProcessSettings,
-        on_frames: Callable[[list[bytes]], None],
-        on_lost: Callable[[str], None],
-    ) -> None:
-        ours, theirs = socket.socketpair()
-
-        def run() -> None:
-            with theirs:
-                serve(theirs, lambda: disk, settings)
-
-        self.link = HelperLink(asyncio.get_running_loop(), ours, on_frames, on_lost)
-        self.thread = threading.Thread(target=run)
-        self.thread.start()
-
-    async def wait(self, timeout_s: float) -> None:
-        await asyncio.to_thread(self.thread.join, timeout_s)
-        self.link.close()
-
-
 class Shop:
     """A writer, and what it said."""
 
@@ -93,7 +67,9 @@ class Shop:
             on_frames: Callable[[list[bytes]], None], on_lost: Callable[[str], None]
         ) -> ThreadHelper:
             assert isinstance(disk, FakeDisk)
-            return ThreadHelper(disk, settings, on_frames, on_lost)
+            return ThreadHelper(
+                lambda theirs: serve(theirs, lambda: disk, settings), on_frames, on_lost
+            )
 
         self.writer = SpoolWriter(
             settings,

@@ -67,14 +67,6 @@ class ProcessorGuard:
 
     def __init__(self, settings: GuardSettings) -> None:
         self.settings = settings
-        self.failures = 0
-        """Messages that failed, ever."""
-        self.overruns = 0
-        """Batches that took too long, ever."""
-        self.kills = 0
-        """Times that its process hung or died, ever."""
-        self.quarantines = 0
-        """Times that it had to rest, ever."""
         self.unprocessed = 0
         """Messages that were spooled only, because the processor rested."""
         self.rests_until_s: float | None = None
@@ -99,14 +91,12 @@ class ProcessorGuard:
 
     def failed(self) -> None:
         """Note that the processor raised."""
-        self.failures += 1
         self._failures_in_a_row += 1
 
     def ended(self, elapsed_s: float, now_s: float) -> list[GuardEvent]:
         """Note how long a batch took; the last word about it."""
         events = []
         if elapsed_s > self.settings.budget_s:
-            self.overruns += 1
             self._overruns_in_a_row += 1
             events.append(GuardEvent.OVERRUN)
         else:
@@ -122,7 +112,6 @@ class ProcessorGuard:
 
     def killed(self, now_s: float) -> list[GuardEvent]:
         """Note that a batch hung or died, and its process with it; the last word about it."""
-        self.kills += 1
         times = self._killed_at_s
         times.append(now_s)
         while times[0] < now_s - self.settings.kills_within_s:
@@ -138,7 +127,6 @@ class ProcessorGuard:
             self._rest_s, settings.longest_quarantine_s, settings.quarantine_s
         )
         self.rests_until_s = now_s + self._rest_s
-        self.quarantines += 1
         self._failures_in_a_row = self._overruns_in_a_row = 0
         self._killed_at_s.clear()
         return GuardEvent.QUARANTINED

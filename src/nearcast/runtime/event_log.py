@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 
@@ -29,8 +29,7 @@ from nearcast.runtime.event_log_frames import (
     decode_counts,
     frame,
 )
-from nearcast.runtime.helper_link import HelperLink
-from nearcast.runtime.helper_process import HelperProcess
+from nearcast.runtime.helper_process import Helper, HelperProcess, Launch
 
 __all__ = ["EventLog", "EventLogCounters"]
 
@@ -62,18 +61,6 @@ class EventLogCounters:
     """Why it refuses; None while it works."""
 
 
-class _Helper(Protocol):
-    @property
-    def link(self) -> HelperLink: ...
-
-    def kill(self, wait_s: float = 0.0) -> None: ...
-
-    async def wait(self, timeout_s: float) -> None: ...
-
-
-_Launch = Callable[[Callable[[list[bytes]], None], Callable[[str], None]], _Helper]
-
-
 class EventLog:
     """Takes rows from the loop; a process writes them. `start` it, and `close` it at the end.
 
@@ -99,7 +86,7 @@ class EventLog:
         settings: EventLogSettings,
         *,
         most_rows: int = 1_000_000,
-        launch: _Launch | None = None,
+        launch: Launch | None = None,
     ) -> None:
         limits = {"segment_rows": settings.segment_rows, "segment_s": settings.segment_s}
         keep = {"keep_segments": settings.keep_segments, "keep_hours": settings.keep_hours}
@@ -119,7 +106,7 @@ class EventLog:
         self._publications: list[Row] = []
         self._notifications: list[Row] = []
         self._timer: TimerHandle | None = None
-        self._helper: _Helper | None = None
+        self._helper: Helper | None = None
         self._start_at = 0.0
         self._told = Counts()
         """What the process that runs now has told."""

@@ -11,12 +11,34 @@ import sys
 from asyncio import AbstractEventLoop
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from typing import Protocol
 
 from nearcast.runtime.helper_link import HelperLink
 
-__all__ = ["HelperProcess"]
+__all__ = ["Helper", "HelperProcess", "Launch"]
 
 _REAP_INTERVAL_S = 0.02
+
+
+class Helper(Protocol):
+    """What the owner of a helper process uses of it; a test may give another one."""
+
+    @property
+    def link(self) -> HelperLink:
+        """The frames to and from it."""
+        ...
+
+    def kill(self, wait_s: float = 0.0) -> None:
+        """End it at once."""
+        ...
+
+    async def wait(self, timeout_s: float) -> None:
+        """Wait for its end."""
+        ...
+
+
+Launch = Callable[[Callable[[list[bytes]], None], Callable[[str], None]], Helper]
+"""Starts a helper, which calls back with frames, and with the reason when it is gone."""
 
 
 class HelperProcess:

@@ -6,13 +6,11 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Protocol
 
 import msgspec
 
 from nearcast.errors import SpoolError, SpoolLostError
-from nearcast.runtime.helper_link import HelperLink
-from nearcast.runtime.helper_process import HelperProcess
+from nearcast.runtime.helper_process import HelperProcess, Launch
 from nearcast.runtime.spool_frames import (
     Committed,
     Full,
@@ -32,16 +30,6 @@ __all__ = ["SpoolWriter"]
 
 _END_WITHIN_S = 60.0
 _SYNC_TIMES = 10_000
-
-
-class _Helper(Protocol):
-    @property
-    def link(self) -> HelperLink: ...
-
-    async def wait(self, timeout_s: float) -> None: ...
-
-
-_Launch = Callable[[Callable[[list[bytes]], None], Callable[[str], None]], _Helper]
 
 
 class SpoolWriter:
@@ -71,7 +59,7 @@ class SpoolWriter:
         *,
         clock: Callable[[], float] = time.monotonic,
         watchdog: WatchdogSettings | None = None,
-        launch: _Launch | None = None,
+        launch: Launch | None = None,
     ) -> None:
         self._settings, self._watchdog = settings, watchdog
         self._on_committed, self._on_lost, self._clock = on_committed, on_lost, clock

@@ -30,6 +30,7 @@ __all__ = [
     "encode_publish_tail",
     "join_publish",
     "mark_copy",
+    "notify_fields",
 ]
 
 # The pure Python backend recurses without a limit and is 50 times slower.
@@ -138,6 +139,7 @@ _BY_NUMBER = {kind.number: kind for kind in _KINDS}
 _BY_TYPE = {kind.make: kind for kind in _KINDS}
 _NOTIFY = _BY_TYPE[messages.Notify].number
 _notify_fields = _BY_TYPE[messages.Notify].values
+_parse_notify = nearcast_pb2.Notify.FromString
 assert messages.Notify.__struct_fields__[0] == "topic"
 _PUBLISH = _BY_TYPE[messages.Publish].number
 
@@ -226,17 +228,21 @@ def decode_for_client(payload: bytes) -> list[Message | NotifyFields]:
     for number, body in _split(payload):
         number &= ~COPY
         if number == _NOTIFY:
-            try:
-                parsed = nearcast_pb2.Notify.FromString(body)
-            except DecodeError:
-                raise Refused("malformed") from None
-            fields: NotifyFields = _notify_fields(parsed)
-            if check_topic(fields[0]) is not None:
-                raise Refused("invalid_field")
-            found.append(fields)
+            found.append(notify_fields(body))
         elif (message := decode_body(number, body)) is not None:
             found.append(message)
     return found
+
+
+def notify_fields(body: bytes) -> NotifyFields:
+    """Return the fields of the body of a Notify, in their order."""
+    try:
+        fields: NotifyFields = _notify_fields(_parse_notify(body))
+    except DecodeError:
+        raise Refused("malformed") from None
+    if check_topic(fields[0]) is not None:
+        raise Refused("invalid_field")
+    return fields
 
 
 def _split(payload: bytes) -> list[tuple[int, bytes]]:

@@ -13,7 +13,7 @@ from math import nan
 from google.protobuf.message import DecodeError
 
 from nearcast.errors import WireError
-from nearcast.wire.codec import Refused, check_topic
+from nearcast.wire.codec import Refused, check_topic, notify_fields
 from nearcast.wire.generated import nearcast_pb2
 from nearcast.wire.messages import Notify
 from nearcast.wire.publication import Origin, Publication
@@ -42,7 +42,6 @@ _LARGEST = 1 << 63
 _FURTHEST_KM = 1e9
 _NOTIFIED_TAG = 11 << 3
 _parse_publish = nearcast_pb2.Publish.FromString
-_parse_notify = nearcast_pb2.Notify.FromString
 _parse_received = nearcast_pb2.Received.FromString
 _Notify = nearcast_pb2.Notify
 _DIRECT, _ONCE = Origin.DIRECT, Origin.ONCE
@@ -120,27 +119,9 @@ def encode_notify(notify: Notify) -> bytes:
 def decode_notify(body: bytes) -> Notify:
     """Return what the body of a Notify says; WireError when it is not one."""
     try:
-        parsed = _parse_notify(body)
-    except DecodeError:
-        raise WireError("the body of a Notify is malformed") from None
-    if check_topic(parsed.topic) is not None:
-        raise WireError("the topic of a Notify is invalid")
-    return Notify(
-        parsed.topic,
-        parsed.publisher,
-        parsed.epoch,
-        parsed.sequence,
-        parsed.durable,
-        parsed.part,
-        parsed.payload,
-        parsed.published_us,
-        parsed.received_us,
-        parsed.processed_us,
-        parsed.notified_us,
-        parsed.processing_us,
-        parsed.broker,
-        parsed.offset,
-    )
+        return Notify(*notify_fields(body))
+    except Refused as refusal:
+        raise WireError(f"the body of a Notify: {refusal}") from None
 
 
 def time_field(notified_us: int) -> bytes:
