@@ -33,8 +33,9 @@ def test_everything_comes_back_from_real_files(tmp_path: Path) -> None:
         log.close()
         log.close()
     files = sorted((tmp_path / "spool").iterdir())
-    assert [path.name.split("-")[0] for path in files] == ["lock", "segment", "segment", "spare"]
-    assert all(path.stat().st_size >= SMALL.segment_bytes for path in files[1:])
+    kinds = [path.name.split("-")[0] for path in files]
+    assert kinds == ["ends", "lock", "segment", "segment", "spare"]
+    assert all(path.stat().st_size >= SMALL.segment_bytes for path in files[2:])
 
 
 def test_one_process_at_a_time(tmp_path: Path) -> None:

@@ -267,11 +267,11 @@ def test_it_makes_a_spare_at_once_and_seals_when_nothing_happens() -> None:
         shop = Shop(disk)
         await shop.writer.start()
         shop.writer.append_all([group(1)])
-        # of the new segment, of the round, and one that nobody asked for: the seal
-        for _ in range(3):
+        # of the new segment and its end, of the round, and one that nobody asked for: the seal
+        for _ in range(4):
             assert await asyncio.to_thread(disk.synced.acquire, timeout=60)
         await shop.until(lambda: shop.tickets == [1])
-        assert len(disk.names()) == 2
+        assert len(disk.names()) == 3
         await shop.writer.close()
         assert not disk.synced.acquire(blocking=False)
 

@@ -9,7 +9,8 @@ import pytest
 from nearcast.spool.changes import Group, TopicChange
 from nearcast.spool.frames import FrameKind, scan
 from nearcast.spool.log import SpoolLog, SpoolSettings
-from nearcast.spool.recovery import Recovery, SegmentName, recover
+from nearcast.spool.recovery import Recovery, recover
+from nearcast.spool.segments import SegmentName
 from nearcast.testing.fake_disk import FakeDisk
 from spool.workload import Workload, alive
 

@@ -35,7 +35,7 @@ from nearcast.server.server import ClientAccess, Server
 from nearcast.server.server_settings import EdgeSettings, ServerSettings
 from nearcast.server.site_orders import Orders
 from nearcast.server.stream_targets import Capacity
-from nearcast.spool.changes import LiveTopic
+from nearcast.spool.recovery import Recovery
 from nearcast.wire.settings import Address
 
 __all__ = ["LiveServer", "run_server", "run_until"]
@@ -139,7 +139,7 @@ class LiveServer:
             self._events.start()
             opened.push_async_callback(self._events.close)
         self._channels = PeerChannels(draw_incarnation(os.urandom))
-        self.node = self._make_server(recovered.state.topics, heartbeat)
+        self.node = self._make_server(recovered, heartbeat)
         self.report = ServerReport(
             config,
             self.node,
@@ -185,7 +185,7 @@ class LiveServer:
         """Take orders that do not come from the manager: from the disk, or an operator here."""
         self._do(self.node.obey(orders, self.clock()))
 
-    def _make_server(self, recovered: dict[str, LiveTopic], heartbeat: Heartbeat) -> Server:
+    def _make_server(self, recovered: Recovery, heartbeat: Heartbeat) -> Server:
         config = self.config
         settings = ServerSettings(
             config.id,
@@ -205,7 +205,15 @@ class LiveServer:
         if self._key is not None:
             edge = EdgeSettings(queue_age_s=config.busy.queue_age_ms / 1e3)
             access = ClientAccess(self._key, os.urandom, config.wire, edge)
-        return Server(settings, self._channels, self.clock, recovered, access, watch=heartbeat)
+        return Server(
+            settings,
+            self._channels,
+            self.clock,
+            recovered.state.topics,
+            access,
+            watch=heartbeat,
+            damages=len(recovered.damages),
+        )
 
     def _hung_processors(self) -> set[str]:
         """Return the processors that may not run in the loop, because they hung it before."""

@@ -125,4 +125,6 @@ class ServerReport:
 
     def warnings(self) -> list[str]:
         """Return what is wrong around the server, which is well itself."""
-        return links_down(self._mesh.states())
+        damages = self._server.counts["spool_damages"]
+        spool = [f"the spool had lost {damages} places when it was opened: see the log"]
+        return (spool if damages else []) + links_down(self._mesh.states())

@@ -37,7 +37,7 @@ from nearcast.spool.log import SpoolLog, SpoolSettings
 
 __all__ = ["SpoolProcessSettings", "serve"]
 
-_SPARE_CHECK_S = 1.0
+_LOOK_AFTER_S = 1.0
 _ROUND_BYTES = 4 << 20
 """What is read for one round at most; more waits, and is seen to wait, in the server."""
 _LOCK_WAIT_S = 5.0
@@ -79,7 +79,7 @@ class _Rounds:
 
     def run(self) -> None:
         """Work until the stream ends."""
-        self._prepare_spare()
+        self._look_after()
         checked_s = began_s = time.monotonic()
         is_resting = False
         while True:
@@ -100,8 +100,8 @@ class _Rounds:
                 with contextlib.suppress(SpoolFullError):
                     self._log.seal()
             is_resting = is_quiet
-            if not self._log.queued and began_s - checked_s > _SPARE_CHECK_S:
-                self._prepare_spare()
+            if not self._log.queued and began_s - checked_s > _LOOK_AFTER_S:
+                self._look_after()
                 checked_s = began_s
 
     def _wait(self, is_resting: bool) -> bool:
@@ -148,8 +148,10 @@ class _Rounds:
         _answer(self._socket, Committed(groups, time.monotonic() - started_s))
         return True
 
-    def _prepare_spare(self) -> None:
+    def _look_after(self) -> None:
+        """Do what need not be done at each commit."""
         with contextlib.suppress(SpoolFullError):  # the next commit will tell
+            self._log.note_end()
             self._log.prepare_spare()
 
 

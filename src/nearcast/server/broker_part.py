@@ -11,7 +11,7 @@ from nearcast.errors import WireError
 from nearcast.server.claims import Claims
 from nearcast.server.delivery import Delivery
 from nearcast.server.effects import Effects
-from nearcast.server.mesh_messages import Advance, Copies, CopyNack, Manages
+from nearcast.server.mesh_messages import Advance, Copies, CopyNack, Manages, SpoolDamaged
 from nearcast.server.peers import Peers
 from nearcast.server.router import Router
 from nearcast.server.server_settings import ServerSettings
@@ -40,9 +40,13 @@ class BrokerPart:
         effects: Effects,
         clock: Callable[[], float],
         recovered: Mapping[str, LiveTopic],
+        damages: int,
         watch: ProcessorWatch | None,
     ) -> None:
         self._peers, self._effects = peers, effects
+        self._is_damaged = damages > 0
+        """Whether the log has lost something that other brokers have not yet been asked for."""
+        effects.counts["spool_damages"] += damages
         generation = max((one.end // GENERATION for one in recovered.values()), default=0)
         self.broker = Broker(
             directory,
@@ -59,6 +63,7 @@ class BrokerPart:
         peers.on(Copies, self._on_copies)
         peers.on(CopyNack, self._on_copy_nack)
         peers.on(Advance, self._on_advance)
+        peers.on(SpoolDamaged, self._on_spool_damaged)
 
     def connect(self, delivery: Delivery, router: Router) -> None:
         """Take the parts that notifications and answers to publishers go through."""
@@ -72,6 +77,11 @@ class BrokerPart:
             self.do(actions)
         for server, topic in self.topics.take_farewells():
             self._peers.send(server, Manages(topic, past=True))
+        if self._is_damaged:
+            self._is_damaged = False
+            for topic, managed in self.broker.topics.items():
+                for server in managed.settings.other_brokers:
+                    self._peers.send(server, SpoolDamaged(topic))
 
     def ensure_kept(self, topic: str) -> None:
         """Take what other servers send of a topic, though nobody ordered it here."""
@@ -161,6 +171,17 @@ class BrokerPart:
         self._peers.send_copies(server, topic, found)
         if gone:
             self._peers.send(server, Advance(topic, publisher, epoch, gone))
+
+    def _on_spool_damaged(self, server: str, message: SpoolDamaged, _now: float) -> None:
+        """Send all that is here: what the other one has comes as repetitions, without effect.
+
+        Not as bulk: before any answer to its claims, which would let it go on without them.
+        """
+        managed = self.broker.topics.get(message.topic)
+        if managed is not None and server in managed.settings.other_brokers:
+            spool = managed.spool.view()
+            kept = [one for one in spool if one.origin is not Origin.ONCE]
+            self._peers.send_copies(server, message.topic, kept)
 
     def _on_advance(self, _server: str, advance: Advance, now: float) -> None:
         if not (0 <= advance.epoch < _LARGEST and 0 <= advance.through < _LARGEST):

@@ -32,6 +32,7 @@ __all__ = [
     "NewOrders",
     "Notice",
     "Notices",
+    "SpoolDamaged",
     "Subscribers",
     "SubscribersKnown",
     "SyncDone",
@@ -147,6 +148,12 @@ class Denied(_Base, frozen=True):
     publishers: tuple[str, ...]
     token: Token
     against: Token
+
+
+class SpoolDamaged(_Base, frozen=True):
+    """A broker to the topic's other brokers: parts of its spool are gone, send it yours."""
+
+    topic: str
 
 
 class Notice(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -269,6 +276,7 @@ MeshMessage = (
     | Copies
     | CopyNack
     | Advance
+    | SpoolDamaged
     | Claim
     | Yielded
     | Denied

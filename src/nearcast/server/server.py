@@ -81,6 +81,8 @@ class Server:
         Is told when a processor runs in this process.
     trust
         Decides which credentials count; None: the keys that the orders name, for everything.
+    damages
+        Places where the log has lost something: other brokers are asked for it.
     """
 
     def __init__(
@@ -92,6 +94,7 @@ class Server:
         access: ClientAccess | None = None,
         watch: ProcessorWatch | None = None,
         trust: SiteTrust | None = None,
+        damages: int = 0,
     ) -> None:
         self.settings = settings
         self.orders: Orders | None = None
@@ -102,7 +105,7 @@ class Server:
         peers = self._peers = Peers(settings.server, settings.manager, channels, effects)
         directory = self.subscribers = SubscriberDirectory()
         part = self._broker_part = BrokerPart(
-            settings, peers, directory, effects, clock, recovered or {}, watch
+            settings, peers, directory, effects, clock, recovered or {}, damages, watch
         )
         self.broker, self.topics = part.broker, part.topics
         self.targets = StreamTargets(settings.server, settings.capacity, settings.default_spool)

@@ -12,7 +12,8 @@ from nearcast.errors import ConfigError, SpoolError, SpoolFullError, SpoolLostEr
 from nearcast.spool.changes import Group, LiveState
 from nearcast.spool.disk import Disk
 from nearcast.spool.frames import encode_changes, encode_commit
-from nearcast.spool.recovery import Recovery, SegmentName, recover
+from nearcast.spool.recovery import Recovery, recover
+from nearcast.spool.segments import ENDS_BYTES, ENDS_FILE, SegmentName, encode_end
 
 __all__ = ["SpoolLog", "SpoolSettings"]
 
@@ -107,11 +108,15 @@ class SpoolLog:
         return durable
 
     def seal(self) -> None:
-        """Note that the last round was synced; call it when the server has nothing else to do.
+        """Note durably up to where all is synced; call it when the server has nothing else to do.
 
-        Rot in the very last round cannot be told from a torn write otherwise.
+        What rots or is missing of the very last round cannot be told from a torn write otherwise.
         """
         self._guarded(self._write_seal)
+
+    def note_end(self) -> None:
+        """Note the same, but do not wait for the note: for servers that have always work to do."""
+        self._guarded(self._write_end)
 
     def prepare_spare(self) -> None:
         """Make the next segment's file now, so that no commit has to wait for it."""
@@ -132,6 +137,8 @@ class SpoolLog:
             # or a later recovery could take the torn frames for old ones that were synced
             self._disk.write(cut.segment, cut.offset, bytes(cut.size_bytes))
             self._disk.sync(cut.segment)
+        if ENDS_FILE not in self._disk.names():
+            self._disk.create(ENDS_FILE, ENDS_BYTES)
         self._roll()
 
     def _write_rounds(self) -> None:
@@ -167,11 +174,12 @@ class SpoolLog:
 
     def _write_seal(self) -> None:
         if not self._sealed:
-            segment = self._current()
-            mark = encode_commit(segment.marker, self._position)
-            self._write_synced(segment, self._position, mark)
-            self._position += len(mark)
+            self._write_end()
+            self._sync(ENDS_FILE)
             self._sealed = True
+
+    def _write_end(self) -> None:
+        self._disk.write(ENDS_FILE, *encode_end(self._current(), self._position))
 
     def _roll(self) -> None:
         """Begin a segment with a snapshot; only then may older ones be used again."""
@@ -189,11 +197,13 @@ class SpoolLog:
         self._write_synced(segment, 0, head)
         if self._segment is not None:
             self._fallback = [str(self._segment)]
-        self._segment, self._sealed = segment, True
+            self._write_end()  # of the last one
+        self._segment, self._sealed = segment, False
         self._head = self._position = len(head)
         self._capacity = max(
             self._settings.segment_bytes, self._settings.snapshots_per_segment * len(head)
         )
+        self._write_seal()
         self._recycle()
 
     def _recycle(self) -> None:
@@ -212,7 +222,7 @@ class SpoolLog:
 
     def _free(self) -> list[str]:
         """Return the files that hold nothing alive, those of failed attempts included."""
-        return sorted(set(self._disk.names()) - {str(self._segment), *self._fallback})
+        return sorted(set(self._disk.names()) - {ENDS_FILE, str(self._segment), *self._fallback})
 
     def _current(self) -> SegmentName:
         if self._segment is None:
@@ -221,11 +231,14 @@ class SpoolLog:
 
     def _write_synced(self, segment: SegmentName, offset: int, data: bytes) -> None:
         self._disk.write(str(segment), offset, data)
+        self._sync(str(segment))
+
+    def _sync(self, name: str) -> None:
         try:
-            self._disk.sync(str(segment))
+            self._disk.sync(name)
         except OSError as error:
             # the kernel may have dropped the pages: a second sync would succeed and mean nothing
-            raise self._give_up(f"the sync of {segment} failed: {error}") from error
+            raise self._give_up(f"the sync of {name} failed: {error}") from error
 
     def _guarded(self, step: Callable[[], None]) -> None:
         self._refuse_when_lost()

@@ -4,7 +4,9 @@ Two kinds of damage look alike and must not be mixed up. What was synced once an
 has rotted: that frame is skipped and reported, its neighbours count. What was being written when
 the power went is torn: from the first bad frame on nothing counts, because nothing of it was
 acknowledged and its publishers will send it again. Commit marks tell the two apart: each says
-where its round of writing began, and a round begins only after the sync of the one before.
+where its round of writing began, and a round begins only after the sync of the one before. The
+file of ends (`segments`) says it of the last round, once it was noted there: it also shows that the
+end of a segment, or all of it, is missing.
 """
 
 from __future__ import annotations
@@ -18,33 +20,12 @@ from operator import attrgetter
 from nearcast.spool.changes import LiveState
 from nearcast.spool.disk import Disk
 from nearcast.spool.frames import Frame, FrameKind, apply_frame, read_commit, scan
+from nearcast.spool.segments import ENDS_FILE, SegmentName, read_ends
 
-__all__ = ["Cut", "Damage", "Recovery", "SegmentName", "recover"]
+__all__ = ["Cut", "Damage", "Recovery", "recover"]
 
 _SNAPSHOT_END = FrameKind.SNAPSHOT | FrameKind.COMMIT
 _COMMITS = (FrameKind.COMMIT, _SNAPSHOT_END)
-_PREFIX, _SUFFIX = "segment-", ".spool"
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class SegmentName:
-    """What the name of a segment file says: its place in the log and its marker."""
-
-    sequence: int
-    marker: int
-
-    def __str__(self) -> str:
-        return f"{_PREFIX}{self.sequence:012d}-{self.marker:08x}{_SUFFIX}"
-
-    @classmethod
-    def parse(cls, name: str) -> SegmentName | None:
-        """Return what a name says, None when it is not a segment's."""
-        sequence, _, marker = name.removeprefix(_PREFIX).removesuffix(_SUFFIX).partition("-")
-        try:
-            found = cls(int(sequence), int(marker, 16))
-        except ValueError:
-            return None
-        return found if str(found) == name and found.marker < 1 << 32 else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,10 +65,14 @@ class Recovery:
 def recover(disk: Disk) -> Recovery:
     """Return what is alive. Nothing is written: `SpoolLog.open` cuts the torn end."""
     recovery = Recovery()
-    names = sorted(filter(None, map(SegmentName.parse, disk.names())))
-    if not names:
-        return recovery
-    recovery.last_sequence = names[-1].sequence
+    files = disk.names()
+    names = sorted(filter(None, map(SegmentName.parse, files)))
+    ends = read_ends(disk.read(ENDS_FILE)) if ENDS_FILE in files else {}
+    recovery.last_sequence = max(one.sequence for one in (SegmentName(0, 0), *names, *ends))
+    newest = names[-1].sequence if names else 0
+    recovery.damages += [
+        Damage(str(lost), 0, end) for lost, end in ends.items() if lost.sequence > newest
+    ]
     stories: list[tuple[SegmentName, Iterator[Frame]]] = []
     for name in reversed(names):
         data = disk.read(str(name))
@@ -99,8 +84,14 @@ def recover(disk: Disk) -> Recovery:
             break
     # without any good snapshot the oldest segment is the fullest story that is left
     for name, items in reversed(stories):
-        first, newest = not recovery.segments, name is names[-1]
-        _replay(recovery, str(name), items, use_snapshot=first, newest=newest)
+        _replay(
+            recovery,
+            str(name),
+            items,
+            use_snapshot=not recovery.segments,
+            newest=name is names[-1],
+            durable_end=ends.get(name, 0),
+        )
         recovery.segments.append(str(name))
     return recovery
 
@@ -124,9 +115,14 @@ def _replay(
     *,
     use_snapshot: bool,
     newest: bool,
+    durable_end: int,
 ) -> None:
+    reached = 0
+
     def take(found: Iterable[Frame]) -> None:
+        nonlocal reached
         for item in found:
+            reached = item.end
             if item.kind == FrameKind.GAP:
                 recovery.damages.append(Damage(segment, item.offset, item.end - item.offset))
             elif use_snapshot or not item.kind & FrameKind.SNAPSHOT:
@@ -141,9 +137,12 @@ def _replay(
             synced = bisect_right(last_round, start, key=attrgetter("end"))
             take(last_round[:synced])
             del last_round[:synced]
+    synced = bisect_right(last_round, durable_end, key=attrgetter("end"))
     # what came before a newer segment was synced before that was begun
-    whole = _whole_groups(last_round) if newest else len(last_round)
+    whole = synced + _whole_groups(last_round[synced:]) if newest else len(last_round)
     take(last_round[:whole])
+    if reached < durable_end:
+        recovery.damages.append(Damage(segment, reached, durable_end - reached))
     if whole < len(last_round):
         offset = last_round[whole].offset
         recovery.cut = Cut(segment, offset, last_round[-1].end - offset)

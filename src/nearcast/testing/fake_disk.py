@@ -106,6 +106,18 @@ class FakeDisk:
         for content in (file.durable, file.cached):
             content[bit // 8] ^= 1 << bit % 8
 
+    def truncate(self, name: str, size_bytes: int) -> None:
+        """Lose the end of a file."""
+        file = self._files[name]
+        for content in (file.durable, file.cached):
+            del content[size_bytes:]
+
+    def zero(self, name: str, start: int, end: int) -> None:
+        """Let a part of a file read as zeros."""
+        file = self._files[name]
+        for content in (file.durable, file.cached):
+            content[start:end] = bytes(len(content[start:end]))
+
     def copy(self, seed: int) -> FakeDisk:
         """Return another disk with the same files, as they would be read now, all of it durable."""
         other = FakeDisk(seed)

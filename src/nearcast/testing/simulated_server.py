@@ -113,6 +113,7 @@ class SimulatedServer:
             recovered.state.topics,
             access if self.is_edge else None,
             trust=site.authority.trust(),
+            damages=len(recovered.damages),
         )
         if self.saved_orders is not None:
             self.do(self.node.obey(self.saved_orders, self.clock.read()))
