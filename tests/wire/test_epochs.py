@@ -16,10 +16,11 @@ def test_an_epoch_is_raised_above_the_one_in_force_and_only_for_its_topic() -> N
     assert epochs.raise_above("t", 50)
     assert not epochs.raise_above("t", 50)  # the other refusals of what was in flight
     assert (epochs.of("t"), epochs.of("u")) == (51, 10)
-    assert epochs.raise_above("t", 51)
+    assert not epochs.raise_above("t", 51)  # ours: an earlier start of the client was refused
+    assert epochs.raise_above("t", 52)
     assert not epochs.raise_above("u", 9)
     assert not epochs.raise_above("u", (1 << 63) - 1)  # there is none above
-    assert (epochs.of("t"), epochs.of("u")) == (52, 10)
+    assert (epochs.of("t"), epochs.of("u")) == (53, 10)
 
 
 @pytest.mark.parametrize("durable", [True, False])

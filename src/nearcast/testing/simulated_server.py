@@ -6,6 +6,7 @@ between any two steps of it.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import partial
 
@@ -66,6 +67,7 @@ class SimulatedServer:
         """Why it had to end by itself."""
         self.steps = 0
         """Outputs that it carried out, over all starts."""
+        self._past_counts: Counter[str] = Counter()
         self._crash_in: int | None = None
         self._backlog: list[Callable[[], None] | tuple[bytes, Address]] | None = None
         """What waits while it is paused; None: it is not."""
@@ -73,6 +75,11 @@ class SimulatedServer:
         self.node: Server | None = None
         self._wakeup = float("inf")
         self.restart()
+
+    @property
+    def counts(self) -> Counter[str]:
+        """What it has counted over all starts."""
+        return self._past_counts + (self.node.counts if self.node is not None else Counter())
 
     @property
     def stored(self) -> LiveState:
@@ -272,5 +279,6 @@ class SimulatedServer:
             self._on_time()
 
     def _end(self) -> None:
+        self._past_counts = self.counts
         self.incarnation += 1
         self.node = self._backlog = self._crash_in = None

@@ -25,8 +25,12 @@ class Epochs:
         return self._raised.get(topic, self.issued)
 
     def raise_above(self, topic: str, in_force: int) -> bool:
-        """Go on above an epoch; False when that is so already, or impossible."""
-        if not self.of(topic) <= in_force < _LARGEST:
+        """Go on above an epoch; False when there is no need to, or it is impossible.
+
+        When the epoch in force is our own, what was refused came late from an earlier start of
+        this client: what is in flight now must keep its epoch, or it would be taken twice.
+        """
+        if not self.of(topic) < in_force < _LARGEST:
             return False
         self._raised[topic] = in_force + 1
         return True
