@@ -48,7 +48,8 @@ def run_hostile_members(count: int, seed: int) -> HostileReport:
     trial.site.clients["s0"].subscribe(_TOPIC)
     trial.site.run(1.0)
     rng, played = Random(seed), trial.site.clients["p1"]
-    hostile = RawClient(trial.site, "p1", played.key, trial.site.servers["e0"].home)
+    home = trial.site.servers["e0"].home
+    hostile = RawClient(trial.site, "p1", played.key, home, played.credential)
     while report.inputs < count and len(report.violations) < 10:
         try:
             _send_as_client(trial, hostile, rng)
