@@ -1,8 +1,12 @@
+"""A server that cannot keep up: it says so to publishers, here and elsewhere, and loses nothing."""
+
 from __future__ import annotations
 
 import pytest
 
 from nearcast.broker.notices import decode_entry
+from nearcast.server.mesh_messages import Forward, encode_mesh
+from nearcast.server.peer_channel import Frame, encode_frame
 from nearcast.server.peer_channels import PeerChannels
 from nearcast.server.server import ClientAccess, Server
 from nearcast.server.server_settings import ServerSettings
@@ -10,6 +14,7 @@ from nearcast.server.site_orders import ClientOrder, Orders, ServerOrder, TopicO
 from nearcast.wire.actions import Acknowledged, Home, SendDatagram
 from nearcast.wire.client_session import ClientSession
 from nearcast.wire.noise import public_key
+from nearcast.wire.publication import Publication
 
 CLIENT = ("car", 1)
 
@@ -79,14 +84,59 @@ def test_a_queue_that_stands_turns_publishers_away_and_loses_nothing(cause: str)
     for _ in range(15):
         one.client.publish("t", b"x", one.now)
         if cause == "disk":
-            one.clients.commit_wait_s = 5.0
+            one.edge.commit_wait_s = 5.0
         one.step(0.2 if cause == "queue" else 0.0)
     assert one.edge.counts["busy"] > 0
     taken = one.spooled()
     assert len(taken) < 15
     assert taken == list(range(1, len(taken) + 1))
-    one.clients.commit_wait_s = 0.0
+    one.edge.commit_wait_s = 0.0
     for _ in range(100):
         one.step(0.0)
     assert one.spooled() == list(range(1, 16))
     assert one.acked == 15
+
+
+class OneCloud:
+    """A server without clients, and a home that forwards to it."""
+
+    def __init__(self) -> None:
+        self.now = 1_700_000_000.0
+        self.cloud = Server(ServerSettings("cloud"), PeerChannels(1), lambda: self.now)
+        servers = (ServerOrder("e1", "e1", 7000, bytes(32)), ServerOrder("cloud", "", 0, b""))
+        topics = (TopicOrder("t", 100, ("cloud",)),)
+        self.cloud.obey(Orders(1, 1, "cloud", servers, topics, ()), self.now)
+        self.now += 2.0  # it has waited for the subscribers that nobody told
+        self.groups = self.frames = 0
+
+    def forward(self, sequence: int, oldest: int = 1) -> None:
+        self.frames += 1
+        one = Publication("t", "car", 1, sequence, 1, 2, 0.0, 0.0, b"x", oldest=oldest)
+        message = encode_mesh(Forward("t", (one.record(),), (oldest,)))
+        frame = encode_frame(Frame(5, False, 1, self.frames, [message], 0, 0))
+        out = self.cloud.on_mesh("e1", frame, self.now)
+        self.groups += len(out.to_store)
+
+
+@pytest.mark.parametrize("oldest", [0, 1, "rising"])
+def test_a_forward_that_is_repeated_while_the_disk_stalls_is_one_group(oldest: int | str) -> None:
+    """Also when its home says that more is settled than the message itself."""
+    one = OneCloud()
+    for number in range(1_001):
+        one.forward(1, number if oldest == "rising" else int(oldest))
+    assert one.groups == one.cloud.broker.waiting == 1
+    assert one.cloud.counts["duplicates"] == 1_000
+
+
+def test_forwards_are_turned_away_while_the_disk_stalls() -> None:
+    one = OneCloud()
+    for number in range(1, 11):
+        one.forward(number)
+    one.cloud.commit_wait_s = 5.0
+    for number in range(11, 1_001):
+        one.forward(number)
+    assert one.groups == one.cloud.broker.waiting == 10
+    assert one.cloud.counts["busy"] == 990
+    one.cloud.commit_wait_s = 0.0
+    one.forward(11)  # its publisher sends it again
+    assert one.groups == 11

@@ -193,7 +193,7 @@ class TopicBroker:
 
     def _skip_settled(self, publication: Publication) -> None:
         """Go on where the publisher is: all before was acknowledged, here or elsewhere."""
-        reached = publication.oldest - 1
+        reached = min(publication.oldest, publication.sequence) - 1
         stream = self._streams.get(publication.publisher)
         known = (stream.epoch, stream.sequence) if stream is not None else (-1, 0)
         if (publication.epoch, reached) > known and reached > 0 and is_well_formed(publication):

@@ -240,19 +240,19 @@ class LiveServer:
     # Events of the loop
 
     def _on_readable(self) -> None:
-        clients = self.node.clients
         assert self._udp is not None
-        assert clients is not None
         batch, queue_age_s = self._udp.drain(_DATAGRAMS_PER_PASS)
         if not batch:
             return
         now = self.clock()
         self.metrics.queue_age_s = queue_age_s
-        clients.commit_wait_s = self._writer.oldest_wait_s(now)
+        self.node.commit_wait_s = self._writer.oldest_wait_s(now)
         self._do(self.node.on_datagrams(batch, now, queue_age_s))
 
     def _on_mesh(self, server: str, frame: bytes) -> None:
-        self._do(self.node.on_mesh(server, frame, self.clock()))
+        now = self.clock()
+        self.node.commit_wait_s = self._writer.oldest_wait_s(now)
+        self._do(self.node.on_mesh(server, frame, now))
 
     def _on_committed(self, tickets: list[int]) -> None:
         self._do(self.node.on_committed(tickets, self.clock()))

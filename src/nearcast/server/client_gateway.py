@@ -30,8 +30,8 @@ class ClientGateway:
     ----------
     keys
         Clients by public key, which `sessions` asks; new orders are put in.
-    is_informed
-        Tells whether this server knows the site's subscribers: before, publishers wait.
+    is_ready
+        Tells whether this server takes publications: else publishers wait.
     """
 
     def __init__(
@@ -46,17 +46,15 @@ class ClientGateway:
         effects: Effects,
         authoriser: Authoriser,
         allowances: Allowances,
-        is_informed: Callable[[float], bool],
+        is_ready: Callable[[float], bool],
         retry_after_s: float,
         settings: EdgeSettings,
     ) -> None:
         self._server, self.sessions, self._keys, self.clients = server, sessions, keys, clients
         self._router, self.subscriptions, self.handover = router, subscriptions, handover
-        self._effects, self._is_informed = effects, is_informed
+        self._effects, self._is_ready = effects, is_ready
         self._authoriser, self._allowances = authoriser, allowances
         self._retry_after_s, self._settings = retry_after_s, settings
-        self.commit_wait_s = 0.0
-        """How long the oldest group waits to be written; the shell sets it."""
         self._queue_since = float("inf")
         """Since when datagrams have waited too long."""
         self._next_prune = float("-inf")
@@ -70,9 +68,7 @@ class ClientGateway:
         elif now < self._queue_since:
             self._queue_since = now
         is_overloaded = (
-            now - self._queue_since > self._settings.queue_patience_s
-            or self.commit_wait_s > self._settings.commit_age_s
-            or not self._is_informed(now)
+            now - self._queue_since > self._settings.queue_patience_s or not self._is_ready(now)
         )
         self._on_events(self.sessions.receive(batch, now), now, is_overloaded)
 

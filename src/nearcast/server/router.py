@@ -66,8 +66,8 @@ class Router:
         Has this server manage a topic, and tells the others if that is new to them.
     ensure_kept
         The same for what others send: not if it has managed the topic before.
-    is_informed
-        Tells whether this server knows the site's subscribers.
+    is_ready
+        Tells whether this server takes publications; else their publishers are told to wait.
     takeover_s
         How long another server takes nothing before this one stands in for it.
     """
@@ -81,7 +81,7 @@ class Router:
         publishers: Publishers | None,
         ensure_managed: Callable[[str], None],
         ensure_kept: Callable[[str], None],
-        is_informed: Callable[[float], bool],
+        is_ready: Callable[[float], bool],
         retry_after_s: float,
         takeover_s: float,
     ) -> None:
@@ -90,7 +90,7 @@ class Router:
         self.targets = targets
         self._publishers, self._retry_after_s = publishers, retry_after_s
         self._ensure_managed, self._ensure_kept = ensure_managed, ensure_kept
-        self._is_informed = is_informed
+        self._is_ready = is_ready
         self._forwards: dict[tuple[str, str, bool], list[Publication]] = {}
         """By target, topic and durability, for the end of the pass."""
         peers.on(Forward, self._on_forward)
@@ -194,7 +194,7 @@ class Router:
         publications = [decode_record(message.topic, one, origin) for one in message.records]
         self._ensure_kept(message.topic)
         self._effects.counts["forwarded_in"] += len(publications)
-        is_refused = message.durable and not self._is_informed(now)
+        is_refused = message.durable and not self._is_ready(now)
         now_us = int(now * 1e6)
         for publication, oldest in zip(publications, message.oldest, strict=True):
             publication.oldest, publication.arrived_us = oldest, now_us

@@ -100,6 +100,8 @@ class Server:
         self.orders: Orders | None = None
         self.loop_lag_s = 0.0
         """The longest recent pause of the shell's loop; the shell sets it."""
+        self.commit_wait_s = 0.0
+        """How long the oldest group waits to be written; the shell sets it."""
         effects = self._effects = Effects()
         self.counts, self.refused_publications = effects.counts, effects.refused_publications
         peers = self._peers = Peers(settings.server, settings.manager, channels, effects)
@@ -128,7 +130,7 @@ class Server:
             sessions,
             part.ensure_managed,
             part.ensure_kept,
-            self._introductions.is_informed,
+            self._is_ready,
             settings.retry_after_s,
             settings.takeover_s,
         )
@@ -152,7 +154,7 @@ class Server:
                 effects,
                 authoriser,
                 Allowances(authoriser, lambda topic: bool(self.brokers_of(topic)), edge),
-                self._introductions.is_informed,
+                self._is_ready,
                 settings.retry_after_s,
                 edge,
             )
@@ -236,6 +238,11 @@ class Server:
         if self.sessions is not None:
             out.datagrams = self.sessions.flush(now)
         return out
+
+    def _is_ready(self, now: float) -> bool:
+        """Tell whether publications are taken: subscribers are known, and the disk keeps up."""
+        waits = self.commit_wait_s > self.settings.commit_age_s
+        return not waits and self._introductions.is_informed(now)
 
     # Orders and what other servers tell
 

@@ -36,6 +36,8 @@ class ServerSettings:
     """How often the manager hears of the load."""
     takeover_s: float = 3.0
     """How long another server takes nothing before its streams are processed without it."""
+    commit_age_s: float = 1.0
+    """Publishers are told to wait when groups have waited longer than this to be written."""
     inform_s: float = 1.0
     """How long a server that starts waits to hear all subscribers before it processes."""
 
@@ -52,8 +54,6 @@ class EdgeSettings:
     """A queue that is gone sooner was a hiccup: to turn publishers away would cost more."""
     queue_age_s: float = 0.05
     """Publishers are told to wait when datagrams have waited longer than this."""
-    commit_age_s: float = 1.0
-    """The same for groups that wait to be written."""
     prune_interval_s: float = 1.0
     least_move_km: float = 0.001
     """Brokers are told of a subscriber's place when it moved further."""
