@@ -13,6 +13,7 @@ from nearcast.server.mesh_messages import LoadReport, decode_mesh
 from nearcast.server.peer_channel import decode_frame
 from nearcast.server.site_orders import ClientOrder, Orders, TopicOrder
 from nearcast.server.stream_targets import Capacity
+from nearcast.testing.authority import SmallAuthority
 from nearcast.testing.simulated_client import SimulatedClient
 from nearcast.testing.simulated_network import Network
 from nearcast.testing.simulated_site import SimulatedSite
@@ -310,7 +311,10 @@ def test_a_processor_that_cannot_be_loaded_costs_its_notifications_only() -> Non
     assert made.node("e1").counts["processor_failed"] == 1
 
 
-def test_a_revoked_client_is_sent_away_and_no_longer_told() -> None:
+def test_without_an_authority_who_is_not_in_the_orders_is_sent_away_and_no_longer_told(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(SmallAuthority, "trust", lambda authority: None)
     made = SmallSite()
     made.start(TopicOrder("t", 5, ("e1",)))
     del made.homes["d"]
@@ -393,3 +397,22 @@ def test_a_subscription_is_confirmed_though_a_server_is_away() -> None:
     assert not [one for _, one in made.people["c"].events if isinstance(one, Confirmed)]
     made.site.run(4.0)
     assert [one.accepted for _, one in made.people["c"].events if isinstance(one, Confirmed)]
+
+
+def test_with_an_authority_who_is_not_in_the_orders_is_a_guest_and_served() -> None:
+    made = SmallSite()
+    made.start(TopicOrder("t", 5, ("e1",)))
+    del made.homes["d"]
+    made.obey(TopicOrder("t", 5, ("e1",)))
+    made.site.run(5.0)
+    made.people["d"].publish("t", b"from d")
+    made.people["a"].publish("t", b"x")
+    made.site.run(5.0)
+    assert made.heard()["a"] == ["from d"]
+    assert made.heard()["d"] == ["x"]
+    events = [event for _, event in made.people["d"].events]
+    assert not any(isinstance(event, Disconnected) for event in events)
+    made.homes["d"] = "e1"  # the next orders say where it belongs
+    made.obey(TopicOrder("t", 5, ("e1",)))
+    made.site.run(5.0)
+    assert made.people["d"].session.home == made.site.servers["e1"].home

@@ -130,8 +130,9 @@ class Client:
 
     @property
     def credentials(self) -> Credentials:
-        """The credentials with the present home: save them to start there the next time."""
-        return replace(self._driver.credentials, home=self.home)
+        """The credentials with what the client knows now: save them to start there the next time."""
+        session = self._driver.session
+        return replace(self._driver.credentials, home=session.home, servers=session.servers)
 
     def on_event(self, callback: Callable[[Event], object]) -> None:
         """Have every later change of the session told: see `nearcast.sdk.driver.Event`."""

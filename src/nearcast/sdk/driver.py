@@ -87,6 +87,7 @@ class ClientDriver:
             self._settings,
             credentials.credential,
             credentials.client,
+            credentials.servers,
         )
         self.receive = self.session.receive
         """Takes datagrams of the server."""

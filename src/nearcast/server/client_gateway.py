@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from nearcast.server.allowance import Allowance, Allowances
 from nearcast.server.authorise import Authoriser
 from nearcast.server.effects import Effects
+from nearcast.server.guests import Guests
 from nearcast.server.handover import Handover
 from nearcast.server.home_clients import HomeClients
 from nearcast.server.log_rows import LogAction
@@ -14,6 +15,7 @@ from nearcast.server.router import Router
 from nearcast.server.server_settings import EdgeSettings
 from nearcast.server.site_orders import Orders
 from nearcast.server.subscriptions import Subscriptions
+from nearcast.server.way_teller import WayTeller
 from nearcast.wire.actions import Deliver, ServerEvent, SessionClosed, SessionOpened
 from nearcast.wire.messages import CloseReason, Refuse, RefuseReason, Report, Subscribe, Unsubscribe
 from nearcast.wire.publication import Origin, Publication
@@ -30,6 +32,8 @@ class ClientGateway:
     ----------
     keys
         Clients by public key, which `sessions` asks; new orders are put in.
+    guests
+        Those that the orders do not name; None: they have to go.
     is_ready
         Tells whether this server takes publications: else publishers wait.
     """
@@ -43,6 +47,8 @@ class ClientGateway:
         router: Router,
         subscriptions: Subscriptions,
         handover: Handover,
+        guests: Guests | None,
+        ways: WayTeller,
         effects: Effects,
         authoriser: Authoriser,
         allowances: Allowances,
@@ -52,6 +58,7 @@ class ClientGateway:
     ) -> None:
         self._server, self.sessions, self._keys, self.clients = server, sessions, keys, clients
         self._router, self.subscriptions, self.handover = router, subscriptions, handover
+        self._guests, self._ways = guests, ways
         self._effects, self._is_ready = effects, is_ready
         self._authoriser, self._allowances = authoriser, allowances
         self._retry_after_s, self._settings = retry_after_s, settings
@@ -79,6 +86,8 @@ class ClientGateway:
         self._next_prune = now + self._settings.prune_interval_s
         self._on_events(self.sessions.prune(now), now)
         self.handover.on_timer(now)
+        if self._guests is not None:
+            self._guests.on_timer(now)
         self.subscriptions.expire(now)
         for client, topics in self.clients.take_outdated(now):
             self.subscriptions.end(client, topics)
@@ -88,14 +97,22 @@ class ClientGateway:
         return min(self.sessions.next_wakeup(), self._next_prune)
 
     def obey(self, orders: Orders, now: float) -> None:
-        """Let in those whom new orders name, and nobody else."""
+        """Let in those whom new orders name; others are guests, or have to go."""
         self._keys.clear()
         self._keys.update((one.public_key, one.client) for one in orders.clients)
-        self.handover.obey(orders)
+        self.handover.obey(orders, now)
+        self._ways.obey(orders)
         for client in self.sessions.clients:
             if not self.handover.knows(client):
-                self.sessions.close(client, CloseReason.REVOKED, now)
+                self._on_unknown(client, now)
         self._on_events(self.sessions.take_events(), now)
+
+    def _on_unknown(self, client: str, now: float) -> None:
+        """Take in a client that the orders do not name, if its credential is enough."""
+        if self._guests is not None:
+            self._guests.arrived(client, now)
+        else:
+            self.sessions.close(client, CloseReason.REVOKED, now)
 
     def stop(self, now: float) -> None:
         """Say farewell to all clients; they will look for this home again."""
@@ -112,6 +129,7 @@ class ClientGateway:
             match event:
                 case Deliver(client, Report() as report):
                     self._on_report(client, report.x_km, report.y_km, now)
+                    self._ways.tell_one(client, now)
                 case Deliver(client, Subscribe(request, topic)):
                     self._on_subscribe(client, request, topic, now)
                 case Deliver(client, Unsubscribe(request, topic)):
@@ -199,10 +217,11 @@ class ClientGateway:
     def _on_opened(self, opened: SessionOpened, now: float) -> None:
         client, init, credential = opened.client, opened.init, opened.credential
         self._effects.counts["sessions_opened"] += 1
-        if not self.handover.knows(client):  # revoked while it connected
-            self.sessions.close(client, CloseReason.REVOKED, now)
-            self._on_events(self.sessions.take_events(), now)
-            return
+        if not self.handover.knows(client):  # a guest, or no longer enrolled
+            self._on_unknown(client, now)
+            if client not in self.sessions:
+                self._on_events(self.sessions.take_events(), now)
+                return
         self._authoriser.begin_session(credential, init.credential)
         self._allowances.begin(client, credential.rights, now)
         for topic in list(self.clients.topics(client)):  # by a credential with other rights
@@ -211,7 +230,8 @@ class ClientGateway:
                 self.subscriptions.end(client, [topic])
         self.clients.begin_session(client, now + self._settings.grace_s)
         self._on_report(client, init.x_km, init.y_km, now)
-        self.handover.arrived(client)
+        self.handover.arrived(client, now)
+        self._ways.tell_all(client)
 
     def _on_closed(self, closed: SessionClosed, now: float) -> None:
         client, counts = closed.client, self._effects.counts
@@ -219,6 +239,9 @@ class ClientGateway:
         self._allowances.end(client)
         counts[f"sessions_closed_{closed.reason.name.lower()}"] += 1
         topics = self.subscriptions.forget(client)
+        if self._guests is not None:
+            self._guests.left(client)
+            self._router.targets.guest_left(client)
         if self.handover.is_home_of(client) and closed.reason is not CloseReason.MOVED:
             self.subscriptions.end(client, topics)
             counts["notifications_undelivered"] += len(closed.undelivered)

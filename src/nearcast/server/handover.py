@@ -9,6 +9,7 @@ from nearcast.server.effects import Effects
 from nearcast.server.handover_buffer import HandoverBuffer
 from nearcast.server.mesh_messages import Undelivered
 from nearcast.server.peers import Peers
+from nearcast.server.presence import Presence
 from nearcast.server.site_orders import Orders
 from nearcast.server.subscriptions import Subscriptions
 from nearcast.wire.actions import Home
@@ -37,21 +38,28 @@ class Handover:
         self._homes: dict[str, str] = {}
         """By client, as the orders say."""
         self._addresses: dict[str, Home] = {}
-        self._redirected: dict[str, None] = {}
-        """Clients that were told to go elsewhere and are still here."""
+        self._leaving: dict[str, bool] = {}
+        """Clients here that belong elsewhere: whether they were told to go, or wait for their
+        home to be there."""
+        self._presence = Presence(peers, self._on_present)
         peers.on(Undelivered, self._on_undelivered)
 
-    def obey(self, orders: Orders) -> None:
+    def obey(self, orders: Orders, now: float) -> None:
         """Take the homes of clients from new orders, and send clients to them."""
         self._revision = orders.revision
-        self._homes = {one.client: one.home for one in orders.clients}
+        self._homes = {**orders.moved, **{one.client: one.home for one in orders.clients}}
         self._addresses = {
             one.server: Home((one.host, one.port), one.public_key)
             for one in orders.servers
             if one.host
         }
         for client in self._sessions.clients:
-            self._redirect_if_moved(client)
+            self._send_home(client, now)
+
+    def learn(self, client: str, home: str, now: float) -> None:
+        """Take the home of a guest, and send it there."""
+        self._homes[client] = home
+        self._send_home(client, now)
 
     def knows(self, client: str) -> bool:
         """Tell whether the orders name a client."""
@@ -61,10 +69,10 @@ class Handover:
         """Tell whether this server is a client's home, as far as anybody said."""
         return self._homes.get(client, self._peers.server) == self._peers.server
 
-    def arrived(self, client: str) -> None:
+    def arrived(self, client: str, now: float) -> None:
         """Give a client what was kept for it, and send it on if this is not its home."""
         self._sessions.notify(client, self._buffer.arrive(client))
-        self._redirect_if_moved(client)
+        self._send_home(client, now)
 
     def left(
         self, client: str, topics: Sequence[str], undelivered: Sequence[bytes], now: float
@@ -83,28 +91,37 @@ class Handover:
             self._effects.counts["notifications_undelivered"] += len(frames)
 
     def on_timer(self, now: float) -> None:
-        """Repeat redirections, and give up what nobody came for."""
-        for client in list(self._redirected):
-            if self._sessions.address_of(client) is None:
-                del self._redirected[client]
+        """Look after clients that belong elsewhere, and give up what nobody came for."""
+        for client in list(self._leaving):
+            if client not in self._sessions:
+                del self._leaving[client]
             else:
-                self._redirect_if_moved(client)
+                self._send_home(client, now)
         gone, given_up = self._buffer.expire(now)
         self._effects.counts["notifications_undelivered"] += given_up
         for client, topics in gone:
             self._subscriptions.end(client, topics)
 
-    def _redirect_if_moved(self, client: str) -> None:
-        """Send a client to its home, again and again until it has gone."""
+    def _send_home(self, client: str, now: float) -> None:
+        """Send a client to its home if that is elsewhere and there; until then it is served here."""
         home = self._homes.get(client)
         address = self._addresses.get(home or "")
+        was_told = self._leaving.get(client, False)
         if home is None or home == self._peers.server or address is None:
-            if self._redirected.pop(client, 0) is None:
-                self._sessions.redirect(client, None)
+            self._leaving.pop(client, None)
+            is_told = False
         else:
-            self._effects.counts["redirects"] += client not in self._redirected
-            self._redirected[client] = None
+            is_told = self._leaving[client] = self._presence.is_there(home, now)
+        if is_told:
+            self._effects.counts["redirects"] += not was_told
             self._sessions.redirect(client, address)
+        elif was_told:
+            self._sessions.redirect(client, None)
+
+    def _on_present(self, server: str, now: float) -> None:
+        for client in list(self._leaving):
+            if self._homes.get(client) == server and client in self._sessions:
+                self._send_home(client, now)
 
     def _on_undelivered(self, _server: str, message: Undelivered, now: float) -> None:
         """Bring what another home of the client could not, pass it on, or keep it."""

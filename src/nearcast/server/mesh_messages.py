@@ -32,6 +32,7 @@ __all__ = [
     "NewOrders",
     "Notice",
     "Notices",
+    "Presence",
     "SpoolDamaged",
     "Subscribers",
     "SubscribersKnown",
@@ -223,6 +224,12 @@ class Manages(_Base, frozen=True):
     """It only did, and may have streams of it: to be asked by those that claim them."""
 
 
+class Presence(_Base, frozen=True):
+    """A server to another one: are you there? And the answer."""
+
+    answer: bool = False
+
+
 class Hello(_Base, frozen=True):
     """A server to the manager, when it starts: I have these orders."""
 
@@ -288,6 +295,7 @@ MeshMessage = (
     | Unsubscribed
     | Moved
     | Manages
+    | Presence
     | Hello
     | LoadReport
     | NewOrders

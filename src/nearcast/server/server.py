@@ -21,6 +21,7 @@ from nearcast.server.broker_part import BrokerPart
 from nearcast.server.client_gateway import ClientGateway
 from nearcast.server.delivery import Delivery
 from nearcast.server.effects import Effects
+from nearcast.server.guests import Guests
 from nearcast.server.handover import Handover
 from nearcast.server.home_clients import HomeClients
 from nearcast.server.introductions import Introductions
@@ -39,11 +40,12 @@ from nearcast.server.peer_channels import PeerChannels
 from nearcast.server.peers import Peers
 from nearcast.server.router import Router
 from nearcast.server.server_settings import EdgeSettings, ServerSettings
-from nearcast.server.site_orders import Orders
+from nearcast.server.site_orders import ClientOrder, Orders
 from nearcast.server.stream_targets import StreamTargets
 from nearcast.server.subscribers import SubscriberDirectory
 from nearcast.server.subscription_updates import Update
 from nearcast.server.subscriptions import Subscriptions
+from nearcast.server.way_teller import WayTeller
 from nearcast.spool.changes import LiveTopic
 from nearcast.trust.site_trust import SiteTrust
 from nearcast.wire.server_sessions import ServerSessions
@@ -143,6 +145,7 @@ class Server:
                 peers, homes, directory, self.brokers_of, sessions.confirm, edge
             )
             handover = Handover(peers, sessions, subscriptions, effects, edge.grace_s)
+            wire = access.wire or WireSettings()
             self.clients = ClientGateway(
                 settings.server,
                 sessions,
@@ -151,6 +154,8 @@ class Server:
                 router,
                 subscriptions,
                 handover,
+                Guests(peers, self._on_guest) if trust is not None else None,
+                WayTeller(settings.server, sessions, wire.report_interval_s),
                 effects,
                 authoriser,
                 Allowances(authoriser, lambda topic: bool(self.brokers_of(topic)), edge),
@@ -265,6 +270,12 @@ class Server:
         if self.clients is not None:
             self.clients.obey(orders, now)
         self._effects.incident("orders", revision=orders.revision, plan_version=orders.plan_version)
+
+    def _on_guest(self, order: ClientOrder, now: float) -> None:
+        """Go by what the manager says of a client that the orders do not name."""
+        assert self.clients is not None
+        self.targets.learn(order)
+        self.clients.handover.learn(order.client, order.home, now)
 
     def _on_subscribers(self, home: str, message: Subscribers, _now: float) -> None:
         self.subscribers.on_subscribers(home, message)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from nearcast.server.site_orders import Orders, TopicOrder
+from nearcast.server.site_orders import ClientOrder, Orders, TopicOrder
 
 __all__ = ["Capacity", "StreamTargets"]
 
@@ -54,6 +54,8 @@ class StreamTargets:
         self._rules: dict[Stream, _Rule] = {}
         """What the orders said when a stream's target was chosen."""
         self._local: dict[str, _Topic] = {}
+        self._guests: dict[str, ClientOrder] = {}
+        """What the manager said of clients here that the orders do not name."""
         self._away: frozenset[str] = frozenset()
         self._stood_in_for: dict[Stream, str] = {}
         """Streams that are processed here while their server is away."""
@@ -62,12 +64,30 @@ class StreamTargets:
         """Take new orders; streams about which they say something else are decided anew."""
         self._cloud = orders.cloud
         self._orders = {one.topic: one for one in orders.topics}
+        for one in orders.clients:
+            self._guests.pop(one.client, None)
         self._ordered = {
             (topic, one.client): server
-            for one in orders.clients
+            for one in (*self._guests.values(), *orders.clients)
             for topic, server in one.publish.items()
         }
         self._forget([one for one, rule in self._rules.items() if self._rule(one) != rule])
+
+    def learn(self, order: ClientOrder) -> None:
+        """Take what the manager says of a guest; its streams are decided anew where it matters."""
+        self._guests[order.client] = order
+        for topic, server in order.publish.items():
+            self._ordered[topic, order.client] = server
+        own = [(topic, order.client) for topic in order.publish]
+        self._forget(
+            [one for one in own if one in self._rules and self._rule(one) != self._rules[one]]
+        )
+
+    def guest_left(self, client: str) -> None:
+        """Forget what the manager said of a client that is gone."""
+        order = self._guests.pop(client, None)
+        for topic in order.publish if order is not None else ():
+            self._ordered.pop((topic, client), None)
 
     def set_away(self, servers: frozenset[str]) -> bool:
         """Stand in for the servers that are away, and no longer for others; tell what is new.

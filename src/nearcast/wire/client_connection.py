@@ -24,12 +24,14 @@ from nearcast.wire.messages import (
 )
 from nearcast.wire.noise import NoiseError
 from nearcast.wire.outbox import Outbox
+from nearcast.wire.ways import Ways
 
 __all__ = ["ClientConnection"]
 
 _UNKNOWN_PAUSE_S = 1.0
 """Least time between two handshakes because a server does not know the session: a repeated or
 forged answer costs no more than that."""
+_PROBE = encode(Heartbeat(b"there?"))
 
 
 class ClientConnection:
@@ -39,16 +41,29 @@ class ClientConnection:
     ----------
     visits
         Whether the client only publishes there.
+    ways
+        Other servers that do as well when this one is gone.
     """
 
-    def __init__(self, context: ClientContext, server: Home, *, visits: bool = False) -> None:
-        self._context, self._visits = context, visits
+    def __init__(
+        self,
+        context: ClientContext,
+        server: Home,
+        *,
+        visits: bool = False,
+        ways: Ways | None = None,
+    ) -> None:
+        self._context, self._visits, self._ways = context, visits, ways or Ways()
         self.server = server
         """The server that the client has or wants."""
         self.link: ClientLink | None = None
         """The session, if there is one."""
         self.handshake: ClientHandshake | None = None
         """The attempt to open one, or a better one."""
+        self._detour: ClientHandshake | None = None
+        """The attempt to open one with another server, while this one does not answer."""
+        self._is_lost = False
+        """Whether there was a session with the server, and it fell silent."""
         self.outbox = Outbox(context.settings, context.epochs, context.client)
         self.frames: list[bytes] = []
         """What goes out with the next datagram."""
@@ -57,9 +72,13 @@ class ClientConnection:
 
     def connect(self, now: float, server: Home | None = None) -> None:
         """Open a session, or one with another server; a session at hand stays until then."""
+        self.handshake, self._detour = self._begin(server or self.server, now), None
+        self._ways.begin()
+
+    def _begin(self, server: Home, now: float) -> ClientHandshake:
         context = self._context
-        self.handshake = ClientHandshake(
-            context.static_key, server or self.server, context.random_bytes, context.settings, now
+        return ClientHandshake(
+            context.static_key, server, context.random_bytes, context.settings, now
         )
 
     def say_close(self, reason: CloseReason) -> None:
@@ -69,15 +88,13 @@ class ClientConnection:
 
     def abandon(self) -> None:
         """Forget the session and all attempts, without a word."""
-        self.link = self.handshake = None
+        self.link = self.handshake = self._detour = None
 
     # Datagrams in
 
     def on_handshake(self, header: Header, data: bytes, now: float) -> bool:
         """Take an answer to an INIT; tell whether there is a new session now."""
-        handshake = self.handshake
-        if handshake is None or header.receiver != handshake.index:
-            raise Refused("unknown_session")
+        handshake = self._attempt(header.receiver)
         if header.kind is Kind.COOKIE:
             handshake.read_cookie(data, now)
             return False
@@ -87,7 +104,8 @@ class ClientConnection:
         channel, acknowledge = handshake.read_acknowledge(data)
         if self.server != handshake.home:
             self.say_close(CloseReason.MOVED)
-        self.handshake, self.server = None, handshake.home
+        self.handshake = self._detour = None
+        self.server, self._is_lost = handshake.home, False
         self.link = ClientLink(
             self.server,
             channel,
@@ -101,6 +119,12 @@ class ClientConnection:
         self.frames = []
         self.outbox.restart()
         return True
+
+    def _attempt(self, index: int) -> ClientHandshake:
+        for attempt in (self.handshake, self._detour):
+            if attempt is not None and attempt.index == index:
+                return attempt
+        raise Refused("unknown_session")
 
     def on_unknown(self, data: bytes, now: float) -> bool:
         """Connect again when the server does not know the session: it has restarted, say.
@@ -127,8 +151,8 @@ class ClientConnection:
                 self.outbox.pause(topic, now + message.retry_after_ms / 1000)
             case Refuse():
                 self._on_refuse(message)
-            case Heartbeat(token=token, answer=False) if len(token) <= TOKEN_BYTES:
-                if token:
+            case Heartbeat(token=token) if len(token) <= TOKEN_BYTES:
+                if token and not message.answer:
                     self.frames.append(encode(Heartbeat(token, answer=True)))
             case _:
                 raise Refused("unexpected_message")
@@ -153,26 +177,49 @@ class ClientConnection:
         if link.is_silent(now):
             self.link = None
         is_suspect = link.take_suspicion(now)  # the server may have restarted
+        self._is_lost |= self.link is None or is_suspect
         if self.handshake is None and (self.link is None or link.channel.rekey_due or is_suspect):
             self.connect(now)
         return self.link is None
 
-    def try_handshake(self, now: float) -> None:
-        """Send the next INIT, if one is due."""
+    def try_handshakes(self, now: float) -> None:
+        """Send the INITs that are due."""
         handshake, context = self.handshake, self._context
-        if handshake is None or now < handshake.due:
+        if handshake is None:
             return
-        if handshake.tries and handshake.tries % context.settings.handshake_tries == 0:
-            context.events.append(HomeUnreachable(handshake.home, handshake.tries))
-            if self.link is not None and handshake.home != self.server:
-                self.handshake = None  # the present home works: a redirection is repeated
-                return
+        if now >= handshake.due:
+            if handshake.tries and handshake.tries % context.settings.handshake_tries == 0:
+                context.events.append(HomeUnreachable(handshake.home, handshake.tries))
+                if self.link is not None and handshake.home != self.server:
+                    self.handshake = None  # the present home works: a redirection is repeated
+                    return
+            self._send_init(handshake, now)
+        detour = self._detour
+        if detour is None or (now >= detour.due and detour.tries >= self._ways.patience):
+            detour = self._detour = self._next_detour(handshake, now)
+        if detour is not None and now >= detour.due:
+            self._send_init(detour, now)
+
+    def _next_detour(self, handshake: ClientHandshake, now: float) -> ClientHandshake | None:
+        """Try another server, once the wanted one has had its time."""
+        settings = self._context.settings
+        patience = settings.lost_home_tries if self._is_lost else settings.handshake_tries
+        is_heard = self.link is not None and self.link.last_heard >= handshake.began
+        if handshake.tries < patience or is_heard or handshake.home != self.server:
+            return None
+        server = self._ways.next(self.server)
+        return self._begin(server, now) if server is not None else None
+
+    def _send_init(self, handshake: ClientHandshake, now: float) -> None:
+        context = self._context
         try:
             init = context.make_init(visits=self._visits)
             context.outgoing.append(handshake.write_init(init, now))
         except NoiseError:  # no public key of any server
             context.drops["unusable_home"] += 1
-            self.handshake = None
+            if handshake is self.handshake:
+                self.handshake = None
+            self._detour = None
 
     def send(self, now: float, requests: list[bytes]) -> None:
         """Send what has gathered: answers first, then what has become due, and requests."""
@@ -185,6 +232,8 @@ class ClientConnection:
             frames.append(encode(structs.replace(context.report, time_us=int(now * 1e6))))
         frames.extend(requests)
         frames.extend(self.outbox.frames(now))
+        if not frames and link.take_probe(now):
+            frames.append(_PROBE)
         if len(frames) > answers:
             link.note_question(now)
         receipt = link.take_receipt(now, travels_along=bool(frames))
@@ -194,7 +243,8 @@ class ClientConnection:
 
     def next_due(self) -> float:
         """Return when there is something to do at the latest."""
-        due = self.handshake.due if self.handshake is not None else float("inf")
+        attempts = (self.handshake, self._detour)
+        due = min((one.due for one in attempts if one is not None), default=float("inf"))
         if self.link is None:
             return due
         return min(due, self.link.next_due(), self.outbox.next_due())

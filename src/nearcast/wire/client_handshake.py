@@ -26,6 +26,7 @@ class ClientHandshake:
         due: float,
     ) -> None:
         self.home = home
+        self.began = due
         self.due = due
         """When the next INIT goes out."""
         self.tries = 0

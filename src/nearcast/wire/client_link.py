@@ -58,7 +58,7 @@ class ClientLink:
         """Part of the first interval that is left out: clients that connect together must not
         report together for ever."""
         self._confirm_wait_s: float | None = 0.0
-        self._last_heard = now
+        self.last_heard = now
         self._asked_at = _NEVER
         """When the first question was sent since the server was last heard."""
         self._probes = 0
@@ -74,9 +74,16 @@ class ClientLink:
     def open(self, data: bytes, now: float) -> bytes:
         """Return the payload of a datagram and note that the server is alive."""
         payload = self.channel.open(data)
-        self._last_heard, self._confirm_wait_s = now, None
+        self.last_heard, self._confirm_wait_s = now, None
         self._asked_at, self._probes = _NEVER, 0
         return payload
+
+    def take_probe(self, now: float) -> bool:
+        """Tell, once, that the server was not heard for a while and was not asked anything."""
+        if now < self._probe_at:
+            return False
+        self.note_question(now)
+        return True
 
     def note_question(self, now: float) -> None:
         """Note that something was sent which a running server answers."""
@@ -145,7 +152,15 @@ class ClientLink:
 
     def next_due(self) -> float:
         """Return when the session itself has something to do."""
-        return min(self._silent_at, self.report_due, self.receipt_due, self._suspicious_at)
+        return min(
+            self._silent_at, self.report_due, self.receipt_due, self._suspicious_at, self._probe_at
+        )
+
+    @property
+    def _probe_at(self) -> float:
+        return (
+            self.last_heard + self._settings.probe_after_s if self._asked_at == _NEVER else _NEVER
+        )
 
     @property
     def _suspicious_at(self) -> float:
@@ -153,4 +168,4 @@ class ClientLink:
 
     @property
     def _silent_at(self) -> float:
-        return self._last_heard + self._settings.missed_reports * self._interval_s
+        return self.last_heard + self._settings.missed_reports * self._interval_s

@@ -8,7 +8,7 @@ a loss of connection, a restart of the server or a redirection they are sent aga
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from nearcast.errors import WireError
 from nearcast.wire.actions import (
@@ -42,9 +42,11 @@ from nearcast.wire.messages import (
     Redirect,
     Report,
     Subscribe,
+    Way,
 )
 from nearcast.wire.settings import RandomBytes, WireSettings
 from nearcast.wire.subscriptions import Subscriptions
+from nearcast.wire.ways import Ways
 
 __all__ = ["ClientSession"]
 
@@ -63,6 +65,8 @@ class ClientSession:
         What the site's authority signed about it; shown to each server.
     client
         Its id: a longer one leaves less room for payloads.
+    servers
+        Other ways into its site; its home tells it more.
     """
 
     def __init__(
@@ -73,12 +77,14 @@ class ClientSession:
         settings: WireSettings | None = None,
         credential: bytes = b"",
         client: str = "",
+        servers: Sequence[Home] = (),
     ) -> None:
         self._settings = settings or WireSettings()
         self._context = ClientContext(static_key, random_bytes, self._settings, credential, client)
         self.drops = self._context.drops
         """What was refused or not sent, by reason."""
-        self._home = ClientConnection(self._context, home)
+        self._ways = Ways((*servers, home))
+        self._home = ClientConnection(self._context, home, ways=self._ways)
         self._inbox = Inbox()
         self._subscriptions = Subscriptions(self._settings)
         self._once: Counter[str] = Counter()
@@ -91,6 +97,11 @@ class ClientSession:
     def home(self) -> Home:
         """The home that the client has or wants."""
         return self._home.server
+
+    @property
+    def servers(self) -> tuple[Home, ...]:
+        """Other ways into the site, as far as the client knows."""
+        return tuple(server for server in self._ways.servers if server != self.home)
 
     @property
     def is_connected(self) -> bool:
@@ -247,6 +258,9 @@ class ClientSession:
             case Echo(answer=True) if message.payload in self._echoes:
                 round_trip_s = now - self._echoes.pop(message.payload)
                 events.append(EchoReturned(message.payload, round_trip_s))
+            case Way():
+                if not self._ways.learn(message):
+                    raise Refused("unusable_way")
             case Redirect():
                 self._on_redirect(message, now)
             case Close():
@@ -282,7 +296,7 @@ class ClientSession:
         if now >= self._due:
             if home.watch(now):
                 context.events.append(Disconnected(self.home, CloseReason.SILENT))
-            home.try_handshake(now)
+            home.try_handshakes(now)
             if home.link is not None:
                 home.send(now, [encode(request) for request in self._subscriptions.due(now)])
             self._due = self._next_due()

@@ -91,6 +91,9 @@ class ServerSessions:
     def __len__(self) -> int:
         return len(self._table.by_index)
 
+    def __contains__(self, client: str) -> bool:
+        return client in self._table.by_client
+
     @property
     def clients(self) -> Sequence[str]:
         """Clients with a session, in the order in which they came."""

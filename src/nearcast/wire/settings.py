@@ -60,10 +60,14 @@ class WireSettings:
     """Shortest wait before something is sent again."""
     longest_retry_s: float = 5.0
     """Longest wait; waits double up to here."""
+    probe_after_s: float = 4.0
+    """Silence after which a client asks its server whether it is still there."""
     answer_within_s: float = 3.0
     """Time without any answer after which a client looks for its home anew."""
     handshake_tries: int = 5
-    """Tries before a home counts as out of reach."""
+    """Tries before a home counts as out of reach, and other servers are tried too."""
+    lost_home_tries: int = 3
+    """The same for a home that the client had a session with and that has fallen silent."""
     publish_window: int = 64
     """Durable publications in flight per topic; also what a server holds behind a gap."""
     publish_limit: int = 4_096

@@ -1,0 +1,45 @@
+"""Tells clients which other servers take them in when this one is gone."""
+
+from __future__ import annotations
+
+from nearcast.server.site_orders import Orders
+from nearcast.wire.messages import Way
+from nearcast.wire.server_sessions import ServerSessions
+from nearcast.wire.ways import WAY_LIMIT
+
+__all__ = ["WayTeller"]
+
+
+class WayTeller:
+    """All ways at once to a client that comes, later one at a time: what is lost comes again."""
+
+    def __init__(self, server: str, sessions: ServerSessions, interval_s: float) -> None:
+        self._server, self._sessions, self._interval_s = server, sessions, interval_s
+        self._ways: list[Way] = []
+
+    def obey(self, orders: Orders) -> None:
+        """Take the servers of new orders; who is here hears of them if they are others."""
+        edges = [one for one in orders.servers if one.host]
+        names = [one.server for one in edges]
+        # those after this one come first, so that not all clients of the site try the same
+        after = names.index(self._server) + 1 if self._server in names else 0
+        others = [one for one in edges[after:] + edges[:after] if one.server != self._server]
+        others = others[:WAY_LIMIT]
+        ways = [
+            Way(number, len(others), one.host, one.port, one.public_key)
+            for number, one in enumerate(others)
+        ]
+        if ways != self._ways:
+            self._ways = ways
+            for client in self._sessions.clients:
+                self.tell_all(client)
+
+    def tell_all(self, client: str) -> None:
+        """Tell a client all ways."""
+        for way in self._ways:
+            self._sessions.tell(client, way)
+
+    def tell_one(self, client: str, now: float) -> None:
+        """Tell a client that has reported one way, each time another one."""
+        if self._ways:
+            self._sessions.tell(client, self._ways[int(now / self._interval_s) % len(self._ways)])
