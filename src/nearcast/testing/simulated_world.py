@@ -46,6 +46,9 @@ class SimulatedWorld:
         """What `forward` was given: server, topic, publisher, epoch, sequence."""
         self.frames = 0
         """Frames that servers sent to each other."""
+        self.overheard: list[tuple[Address, Address, bytes]] = []
+        """Datagrams by sender's and receiver's address, while `is_overheard`."""
+        self.is_overheard = False
         self.on_datagram: dict[str, Callable[[bytes, Address, int], None]] = {}
         """By machine: takes data, its sender's address, and the port that it was sent to."""
         self.on_frame: dict[str, Callable[[str, bytes], None]] = {}
@@ -77,6 +80,8 @@ class SimulatedWorld:
     def send_datagram(self, sender: str, source: Address, datagram: Datagram) -> None:
         """Send a datagram between a client and a server."""
         receiver, port = datagram.address
+        if self.is_overheard:
+            self.overheard.append((source, datagram.address, datagram.data))
         take, data = self.on_datagram.get(receiver), datagram.data
         if take is not None:
             for delay_s in self.network.arrivals(sender, receiver, self.random):

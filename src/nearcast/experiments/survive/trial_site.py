@@ -56,6 +56,10 @@ class TrialSite:
     notify_after_sync: bool = False
     is_in_order: bool = False
     """Whether its network neither loses nor overtakes: subscribers must hear in order then."""
+    homes: tuple[str, ...] = ()
+    """Edges that plans choose homes from; empty: all."""
+    targets: tuple[str, ...] = ()
+    """Servers that plans choose from to process streams; empty: all."""
     messages: list[TrialMessage] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -81,7 +85,7 @@ class TrialSite:
         """Events of each client that were looked at."""
         self._confirmed: set[tuple[str, str]] = set()
         for name in (*self.publisher_names, *self.subscriber_names):
-            site.add_client(name, self.rng.choice(self.edge_names))
+            site.add_client(name, self.rng.choice(self.homes or self.edge_names))
         plan = self._draw_plan()
         self.manager = site.add_manager(self._first_state(plan), CLOUD)
 
@@ -89,8 +93,8 @@ class TrialSite:
 
     def _draw_plan(self) -> SitePlan:
         rng, names = self.rng, (*self.publisher_names, *self.subscriber_names)
-        homes = {name: rng.choice(self.edge_names) for name in names}
-        targets = (*self.edge_names, DELEGATED)
+        homes = {name: rng.choice(self.homes or self.edge_names) for name in names}
+        targets = self.targets or (*self.edge_names, DELEGATED)
         publish = {
             name: {topic: rng.choice(targets) for topic in self.topic_names}
             for name in self.publisher_names

@@ -1,0 +1,146 @@
+"""Lies of a server: e1 has a valid link and speaks of streams and clients that are not its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+
+from msgspec import structs
+
+from nearcast.broker.ownership import Token
+from nearcast.experiments.survive.attacked_site import AttackedSite
+from nearcast.server.mesh_messages import (
+    Advance,
+    Copies,
+    Forward,
+    ForwardAck,
+    ForwardBusy,
+    ForwardNack,
+    ForwardRefuse,
+    MeshMessage,
+    NewOrders,
+    Notice,
+    Notices,
+    Undelivered,
+    Yielded,
+    encode_mesh,
+)
+from nearcast.server.peer_channel import Frame, encode_frame
+from nearcast.spool.changes import Position
+from nearcast.testing.simulated_server import SimulatedServer
+from nearcast.wire.hot_frames import encode_notify
+from nearcast.wire.messages import Notify
+from nearcast.wire.publication import Origin, Publication
+
+__all__ = ["LIES"]
+
+_AT_ONCE = 50
+_TOPIC, _VICTIM = "t0", "p0"
+_INCARNATION = 77
+"""Of e1 as the liar plays it."""
+
+
+def _tell(
+    lies: Callable[[AttackedSite, int], MeshMessage],
+    to: Callable[[AttackedSite], SimulatedServer],
+    attacked: AttackedSite,
+    each: int,
+) -> None:
+    """Send lies in the name of e1, while a publication of p0 is under way to the cloud."""
+    site = attacked.site
+    site.network.cuts.add(frozenset((attacked.home.name, attacked.cloud.name)))
+    attacked.trial.publish()
+    for start in range(1, each + 1, _AT_ONCE):
+        contents = [
+            encode_mesh(lies(attacked, number)) for number in range(start, start + _AT_ONCE)
+        ]
+        frame = encode_frame(Frame(_INCARNATION, False, start, start, contents, 0, 0))
+        to(attacked).on_mesh("e1", frame)
+    site.run(1.0)
+
+
+def _epoch(attacked: AttackedSite) -> int:
+    return attacked.site.clients[_VICTIM].session.epoch
+
+
+def _sequence(attacked: AttackedSite, number: int) -> int:
+    """Return the sequence of p0's last publication, which is under way, or a later one."""
+    return len(attacked.trial.messages) + number % 30
+
+
+def _record(attacked: AttackedSite, number: int, origin: Origin) -> bytes:
+    epoch, sequence = _epoch(attacked), _sequence(attacked, number)
+    lie = Publication(_TOPIC, _VICTIM, epoch, sequence, 0, 0, 0.0, 0.0, b"t0 p0 999", origin)
+    return lie.record()
+
+
+def _forward_ack(attacked: AttackedSite, number: int) -> MeshMessage:
+    return ForwardAck(_TOPIC, _VICTIM, _epoch(attacked), _sequence(attacked, number))
+
+
+def _forward_others(attacked: AttackedSite, number: int) -> MeshMessage:
+    epoch, sequence = _epoch(attacked), _sequence(attacked, number)
+    kinds: list[MeshMessage] = [
+        ForwardNack(_TOPIC, _VICTIM, epoch, sequence, 1),
+        ForwardBusy(_TOPIC, _VICTIM, 1_000.0),
+        ForwardRefuse(_TOPIC, _VICTIM, epoch + 100, sequence, True, 1),
+    ]
+    return kinds[number % len(kinds)]
+
+
+def _forward(attacked: AttackedSite, number: int) -> MeshMessage:
+    return Forward(_TOPIC, (_record(attacked, number, Origin.DIRECT),), (1,))
+
+
+def _copies(attacked: AttackedSite, number: int) -> MeshMessage:
+    return Copies(_TOPIC, (_record(attacked, number, Origin.COPY),))
+
+
+def _advance(attacked: AttackedSite, number: int) -> MeshMessage:
+    return Advance(_TOPIC, _VICTIM, _epoch(attacked), _sequence(attacked, number))
+
+
+def _yielded(attacked: AttackedSite, number: int) -> MeshMessage:
+    position = Position(_VICTIM, _epoch(attacked), _sequence(attacked, number))
+    return Yielded(_TOPIC, Token(number % 5, number), (position,))
+
+
+def _notices(attacked: AttackedSite, number: int) -> MeshMessage:
+    sequence = _sequence(attacked, number)
+    notify = Notify(_TOPIC, _VICTIM, _epoch(attacked), sequence, True, 0, b"t0 p0 999", 1, 1, 1)
+    if number % 2:
+        return Notices((Notice(encode_notify(notify), ("s0",)),))
+    return Undelivered("s0", (encode_notify(notify),))
+
+
+def _orders(attacked: AttackedSite, number: int) -> MeshMessage:
+    node = attacked.home.node
+    assert node is not None
+    assert node.orders is not None
+    return NewOrders(structs.replace(node.orders, revision=node.orders.revision + number))
+
+
+def _home(attacked: AttackedSite) -> SimulatedServer:
+    return attacked.home
+
+
+def _cloud(attacked: AttackedSite) -> SimulatedServer:
+    return attacked.cloud
+
+
+def _all() -> Iterator[tuple[str, Callable[[AttackedSite, int], None]]]:
+    for name, lie, to in (
+        ("lies: acknowledged", _forward_ack, _home),
+        ("lies: missing, busy, refused", _forward_others, _home),
+        ("lies: publications", _forward, _cloud),
+        ("lies: copies", _copies, _cloud),
+        ("lies: positions", _advance, _cloud),
+        ("lies: yielded", _yielded, _cloud),
+        ("lies: notifications", _notices, _home),
+        ("lies: orders", _orders, _home),
+    ):
+        yield name, partial(_tell, lie, to)
+
+
+LIES: dict[str, Callable[[AttackedSite, int], None]] = dict(_all())
+"""By name; each is given a site and how often."""
