@@ -10,6 +10,7 @@ from nearcast.broker.actions import Ack, Nack
 from nearcast.broker.audiences import OutgoingNotification, Recipients
 from nearcast.broker.broker import Broker
 from nearcast.broker.topic_settings import TopicSettings
+from nearcast.server.authorise import Authoriser
 from nearcast.server.delivery import Delivery
 from nearcast.server.effects import Effects
 from nearcast.server.home_clients import HomeClients
@@ -17,7 +18,9 @@ from nearcast.server.log_rows import NotificationRow
 from nearcast.server.mesh_messages import (
     Forward,
     ForwardAck,
+    ForwardBusy,
     ForwardNack,
+    ForwardRefuse,
     MeshMessage,
     Notices,
     Subscribers,
@@ -32,6 +35,7 @@ from nearcast.server.server_settings import EdgeSettings
 from nearcast.server.stream_targets import Capacity, StreamTargets
 from nearcast.server.subscribers import SubscriberDirectory
 from nearcast.server.subscriptions import Subscriptions
+from nearcast.server.vouching import Vouching
 from nearcast.wire.hot_frames import decode_notify
 from nearcast.wire.messages import Notify, Refuse
 from nearcast.wire.publication import Origin, Publication
@@ -114,13 +118,20 @@ def router(around: Surroundings, publishers: Publishers, cloud: str = "cloud") -
         lambda topic: None,
         lambda topic: None,
         lambda now: True,
+        Vouching(
+            around.peers,
+            Authoriser(None, 10),
+            around.effects,
+            lambda server, client: None,
+            lambda client, now: None,
+        ),
         0.2,
         3.0,
     )
 
 
 def test_a_router_forwards_what_another_server_processes_in_one_message_per_topic() -> None:
-    around, publishers = Surroundings("cloud"), Publishers()
+    around, publishers = Surroundings("cloud", "e2"), Publishers()
     made = router(around, publishers)
     for sequence in (1, 2):
         made.route(publication(sequence=sequence), NOW)
@@ -134,7 +145,15 @@ def test_a_router_forwards_what_another_server_processes_in_one_message_per_topi
     around.hear("cloud", ForwardNack("t", "car", 1, 3, 4))
     assert publishers.told == [("ack", "car", "t", 1, 2), ("nack", "car", "t", 1, 3, 4)]
     around.hear("cloud", ForwardAck("t", "nobody", 1, 2))
-    assert around.effects.counts["mesh_refused"] == 1
+    for lie in (
+        ForwardAck("t", "car", 1, 9),
+        ForwardNack("t", "car", 1, 9, 1),
+        ForwardBusy("t", "car", 9.0),
+        ForwardRefuse("t", "car", 1, 9, True, 0),
+    ):
+        around.hear("e2", lie)  # it has nothing to do with this stream
+    assert len(publishers.told) == 2
+    assert around.effects.counts["mesh_refused"] == 5
 
 
 def test_a_router_answers_where_a_publication_came_from() -> None:
@@ -206,6 +225,7 @@ def test_a_subscription_is_confirmed_when_all_servers_have_answered(
         SubscriberDirectory(),
         lambda topic: ["e2"],
         lambda *told: confirmed.append(told),
+        lambda server, clients: None,
         EdgeSettings(),
     )
     made.subscribe("car", 1, "t", NOW)
@@ -231,6 +251,7 @@ def test_a_subscription_waits_longer_for_a_broker_than_for_others() -> None:
         SubscriberDirectory(),
         lambda topic: ["e2"],
         lambda client, request, accepted: confirmed.append(client),
+        lambda server, clients: None,
         EdgeSettings(broker_answers_s=5.0, server_answers_s=1.0),
     )
     made.subscribe("car", 1, "t", NOW)

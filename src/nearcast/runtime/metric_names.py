@@ -40,6 +40,8 @@ LOSSES = {
     "mesh_rejected": "Connections of others that were not accepted, by reason.",
     "mesh_rejected_unknown_server": "Frames of servers that the orders do not name.",
     "mesh_refused": "Messages from other servers that could not be read.",
+    "mesh_not_vouched": "Clients of whom another server spoke without a credential that counts.",
+    "mesh_not_allowed": "Wishes that another server passed on and their client has no right to.",
     "event_log_rows_dropped": "Rows that the event log lost.",
     "event_log_errors": "Times that the event log's disk refused.",
     "processor_killed": "Batches at which the process of the processors hung or died.",

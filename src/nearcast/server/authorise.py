@@ -83,8 +83,8 @@ class Authoriser:
         return self._trust is None or client in self._here or client in self._vouched
 
     def document_of(self, client: str) -> bytes | None:
-        """Return the signed credential of a client that has a session here."""
-        known = self._here.get(client)
+        """Return the signed credential of a client, for another server."""
+        known = self._here.get(client) or self._vouched.get(client)
         return known.document if known is not None and known.document else None
 
     def check(self, document: bytes, public_key: bytes, now: float) -> ClientCredential:
@@ -105,20 +105,25 @@ class Authoriser:
 
     def end_session(self, client: str) -> None:
         """Note that a client has left; what others say of it goes on to count for a while."""
-        known = self._here.pop(client, None)
-        if known is not None and known.document:
+        known, newer = self._here.pop(client, None), self._vouched.get(client)
+        if known is not None and known.document and newer is None:
             self._remember(client, known)
 
-    def vouch(self, document: bytes, now: float) -> ClientCredential:
-        """Take a credential that another server shows; TrustError when it does not count."""
+    def vouch(self, document: bytes, now: float) -> tuple[str, bool]:
+        """Take a credential that another server shows; TrustError when it does not count.
+
+        Returns the client, and whether it was known by an older one.
+        """
         if self._trust is None:
             raise TrustError("this site has no authority")
         credential = self._trust.vouched(document, now)
         self._check_newest(credential)
-        client, here = credential.client, self._here.get(credential.client)
-        if here is None or here.credential.serial < credential.serial:
-            self._remember(client, _KnownClient(credential, document))
-        return credential
+        client = credential.client
+        known = self._here.get(client) or self._vouched.get(client)
+        if known is not None and known.credential.serial == credential.serial:
+            return client, False
+        self._remember(client, _KnownClient(credential, document))
+        return client, known is not None
 
     def take_outdated(self, now: float) -> list[str]:
         """Forget vouched clients whose credential has expired or was revoked; return which."""
@@ -134,7 +139,7 @@ class Authoriser:
             del self._vouched[client]
         return outdated
 
-    def counts(self, now: float) -> Callable[[ClientCredential], bool]:
+    def still_counts(self, now: float) -> Callable[[ClientCredential], bool]:
         """Return what tells whether the credential of a session still counts."""
         trust = self._trust
 

@@ -15,6 +15,7 @@ from nearcast.server.router import Router
 from nearcast.server.server_settings import EdgeSettings
 from nearcast.server.site_orders import Orders
 from nearcast.server.subscriptions import Subscriptions
+from nearcast.server.vouching import Vouching
 from nearcast.server.way_teller import WayTeller
 from nearcast.wire.actions import Deliver, ServerEvent, SessionClosed, SessionOpened
 from nearcast.wire.messages import CloseReason, Refuse, RefuseReason, Report, Subscribe, Unsubscribe
@@ -51,6 +52,7 @@ class ClientGateway:
         ways: WayTeller,
         effects: Effects,
         authoriser: Authoriser,
+        vouching: Vouching,
         allowances: Allowances,
         is_ready: Callable[[float], bool],
         retry_after_s: float,
@@ -60,7 +62,7 @@ class ClientGateway:
         self._router, self.subscriptions, self.handover = router, subscriptions, handover
         self._guests, self._ways = guests, ways
         self._effects, self._is_ready = effects, is_ready
-        self._authoriser, self._allowances = authoriser, allowances
+        self._authoriser, self._allowances, self._vouching = authoriser, allowances, vouching
         self._retry_after_s, self._settings = retry_after_s, settings
         self._queue_since = float("inf")
         """Since when datagrams have waited too long."""
@@ -113,6 +115,11 @@ class ClientGateway:
             self._guests.arrived(client, now)
         else:
             self.sessions.close(client, CloseReason.REVOKED, now)
+
+    def end_invalid(self, now: float) -> None:
+        """End the sessions of clients whose credential has expired, was revoked or replaced."""
+        self.sessions.end_invalid(self._authoriser.still_counts(now), now)
+        self._on_events(self.sessions.take_events(), now)
 
     def stop(self, now: float) -> None:
         """Say farewell to all clients; they will look for this home again."""
@@ -222,6 +229,7 @@ class ClientGateway:
             if client not in self.sessions:
                 self._on_events(self.sessions.take_events(), now)
                 return
+        self._vouching.forget_client(client)
         self._authoriser.begin_session(credential, init.credential)
         self._allowances.begin(client, credential.rights, now)
         for topic in list(self.clients.topics(client)):  # by a credential with other rights
@@ -235,6 +243,7 @@ class ClientGateway:
 
     def _on_closed(self, closed: SessionClosed, now: float) -> None:
         client, counts = closed.client, self._effects.counts
+        self._vouching.forget_client(client)
         self._authoriser.end_session(client)
         self._allowances.end(client)
         counts[f"sessions_closed_{closed.reason.name.lower()}"] += 1

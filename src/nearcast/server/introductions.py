@@ -6,12 +6,11 @@ too long to do so.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 from nearcast.server.mesh_messages import Manages, SyncDone
 from nearcast.server.peers import Peers
 from nearcast.server.subscribers import SubscriberDirectory
-from nearcast.server.subscription_updates import Update
 from nearcast.server.topic_registry import TopicRegistry
 
 __all__ = ["Introductions"]
@@ -22,8 +21,8 @@ class Introductions:
 
     Parameters
     ----------
-    subscribers_here
-        Returns the updates that tell a server all subscribers at this one.
+    tell_subscribers
+        Tells a server all subscribers at this one.
     inform_s
         How long a server that starts waits for the others.
     """
@@ -33,11 +32,11 @@ class Introductions:
         peers: Peers,
         topics: TopicRegistry,
         directory: SubscriberDirectory,
-        subscribers_here: Callable[[str], Iterable[Update]],
+        tell_subscribers: Callable[[str], None],
         inform_s: float,
     ) -> None:
         self._peers, self._topics, self._directory = peers, topics, directory
-        self._subscribers_here, self._inform_s = subscribers_here, inform_s
+        self._tell_subscribers, self._inform_s = tell_subscribers, inform_s
         self._uninformed_by: dict[str, None] | None = None
         """Servers that have not told of their subscribers since this one started; None while it
         has no orders, and so does not know how topics are processed."""
@@ -66,8 +65,7 @@ class Introductions:
         if server in self._peers.others:
             for topic in self._topics.shared_with(server):
                 self._peers.send(server, Manages(topic, self._topics.is_past(topic)))
-            for _, message in self._subscribers_here(server):
-                self._peers.send(server, message)
+            self._tell_subscribers(server)
             self._peers.send(server, SyncDone())
 
     def _on_sync_done(self, server: str, _message: SyncDone, _now: float) -> None:

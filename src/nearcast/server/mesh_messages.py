@@ -39,7 +39,9 @@ __all__ = [
     "SyncDone",
     "Undelivered",
     "Unsubscribed",
+    "Vouch",
     "WhereIs",
+    "WhoIs",
     "Yielded",
     "decode_mesh",
     "encode_mesh",
@@ -260,6 +262,18 @@ class NewOrders(_Base, frozen=True):
     orders: Orders
 
 
+class Vouch(_Base, frozen=True):
+    """A client's home to another server, before it speaks of the client: signed credentials."""
+
+    credentials: tuple[bytes, ...]
+
+
+class WhoIs(_Base, frozen=True):
+    """A server to one that spoke of clients for which nobody vouched."""
+
+    clients: tuple[str, ...]
+
+
 class WhereIs(_Base, frozen=True):
     """A server to the manager: a client came that the orders do not name."""
 
@@ -299,6 +313,8 @@ MeshMessage = (
     | Hello
     | LoadReport
     | NewOrders
+    | Vouch
+    | WhoIs
     | WhereIs
     | ClientIs
 )

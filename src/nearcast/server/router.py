@@ -19,6 +19,7 @@ from nearcast.server.mesh_messages import (
 )
 from nearcast.server.peers import Peers
 from nearcast.server.stream_targets import StreamTargets
+from nearcast.server.vouching import Vouching
 from nearcast.wire.messages import Refuse, RefuseReason
 from nearcast.wire.publication import Origin, Publication, decode_record
 
@@ -68,6 +69,8 @@ class Router:
         The same for what others send: not if it has managed the topic before.
     is_ready
         Tells whether this server takes publications; else their publishers are told to wait.
+    vouching
+        Shows the publishers of forwarded messages, and decides about those of other servers.
     takeover_s
         How long another server takes nothing before this one stands in for it.
     """
@@ -82,9 +85,11 @@ class Router:
         ensure_managed: Callable[[str], None],
         ensure_kept: Callable[[str], None],
         is_ready: Callable[[float], bool],
+        vouching: Vouching,
         retry_after_s: float,
         takeover_s: float,
     ) -> None:
+        self._vouching = vouching
         self._takeover_s, self._look_at = takeover_s, float("-inf")
         self._peers, self._broker, self._effects = peers, broker, effects
         self.targets = targets
@@ -123,6 +128,7 @@ class Router:
                 records = tuple(one.record() for one in some)
                 oldest = tuple(one.oldest for one in some)
                 version = self.targets.version(topic)
+                self._vouching.show(target, (one.publisher for one in some))
                 self._peers.send(target, Forward(topic, records, oldest, durable, version))
 
     def on_timer(self, now: float) -> None:
@@ -192,12 +198,20 @@ class Router:
             raise WireError("a Forward does not say what is oldest for each record")
         origin = Origin.DIRECT if message.durable else Origin.ONCE
         publications = [decode_record(message.topic, one, origin) for one in message.records]
+        allowed = {
+            client: self._vouching.allows(server, client, "publish", message.topic, now)
+            for client in dict.fromkeys(one.publisher for one in publications)
+        }
+        if not any(allowed.values()):
+            return
         self._ensure_kept(message.topic)
         self._effects.counts["forwarded_in"] += len(publications)
         is_refused = message.durable and not self._is_ready(now)
         now_us = int(now * 1e6)
         for publication, oldest in zip(publications, message.oldest, strict=True):
             publication.oldest, publication.arrived_us = oldest, now_us
+            if not allowed[publication.publisher]:
+                continue
             if is_refused:
                 self.refuse_for_now(publication, server)
             elif message.durable:
@@ -205,27 +219,27 @@ class Router:
             else:
                 self._broker.admit_once(publication, server)
 
-    def _on_ack(self, _server: str, ack: ForwardAck, _now: float) -> None:
-        self._check(ack.topic, ack.publisher, ack.epoch, ack.through)
+    def _on_ack(self, server: str, ack: ForwardAck, _now: float) -> None:
+        self._check(server, ack.topic, ack.publisher, ack.epoch, ack.through)
         if self._publishers is not None:
             self._publishers.acknowledge(ack.publisher, ack.topic, ack.epoch, ack.through)
 
-    def _on_nack(self, _server: str, nack: ForwardNack, _now: float) -> None:
-        self._check(nack.topic, nack.publisher, nack.epoch, nack.expected, nack.missing)
+    def _on_nack(self, server: str, nack: ForwardNack, _now: float) -> None:
+        self._check(server, nack.topic, nack.publisher, nack.epoch, nack.expected, nack.missing)
         if self._publishers is not None:
             self._publishers.nack(
                 nack.publisher, nack.topic, nack.epoch, nack.expected, nack.missing
             )
 
-    def _on_busy(self, _server: str, busy: ForwardBusy, _now: float) -> None:
-        self._check(busy.topic, busy.publisher)
+    def _on_busy(self, server: str, busy: ForwardBusy, _now: float) -> None:
+        self._check(server, busy.topic, busy.publisher)
         if not 0 <= busy.retry_after_s <= _LONGEST_WAIT_S:
             raise WireError(f"a wait of {busy.retry_after_s} s is out of range")
         if self._publishers is not None:
             self._publishers.busy(busy.publisher, busy.retry_after_s, busy.topic)
 
-    def _on_refuse(self, _server: str, message: ForwardRefuse, _now: float) -> None:
-        self._check(message.topic, message.publisher, message.epoch, message.sequence)
+    def _on_refuse(self, server: str, message: ForwardRefuse, _now: float) -> None:
+        self._check(server, message.topic, message.publisher, message.epoch, message.sequence)
         if max(message.epoch, message.sequence) >= _LARGEST or message.reason < 0:
             raise WireError("ForwardRefuse: a number is out of range")
         if self._publishers is not None:
@@ -234,8 +248,8 @@ class Router:
             )
             self._publishers.tell(message.publisher, refuse)
 
-    def _check(self, topic: str, publisher: str, *numbers: int) -> None:
+    def _check(self, server: str, topic: str, publisher: str, *numbers: int) -> None:
         if numbers and min(numbers) < 0:
             raise WireError("a number is below 0")
-        if not self.targets.knows(topic, publisher):
-            raise WireError(f"no stream of {publisher!r} was forwarded")
+        if not self.targets.is_forwarded(topic, publisher, server):
+            raise WireError(f"{topic!r} of {publisher!r} was not forwarded to it")

@@ -13,6 +13,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from msgspec import structs
+
 from nearcast.broker.requests import ProcessResult
 from nearcast.broker.topic_processing import ProcessorWatch
 from nearcast.server.allowance import Allowances
@@ -43,8 +45,8 @@ from nearcast.server.server_settings import EdgeSettings, ServerSettings
 from nearcast.server.site_orders import ClientOrder, Orders
 from nearcast.server.stream_targets import StreamTargets
 from nearcast.server.subscribers import SubscriberDirectory
-from nearcast.server.subscription_updates import Update
 from nearcast.server.subscriptions import Subscriptions
+from nearcast.server.vouching import Vouching
 from nearcast.server.way_teller import WayTeller
 from nearcast.spool.changes import LiveTopic
 from nearcast.trust.site_trust import SiteTrust
@@ -52,6 +54,9 @@ from nearcast.wire.server_sessions import ServerSessions
 from nearcast.wire.settings import Address, RandomBytes, WireSettings
 
 __all__ = ["ClientAccess", "Server"]
+
+_CHECK_S = 5.0
+"""How often credentials are checked for their end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +103,7 @@ class Server:
         trust: SiteTrust | None = None,
         damages: int = 0,
     ) -> None:
-        self.settings = settings
+        self.settings, self._trust = settings, trust
         self.orders: Orders | None = None
         self.loop_lag_s = 0.0
         """The longest recent pause of the shell's loop; the shell sets it."""
@@ -114,7 +119,7 @@ class Server:
         self.broker, self.topics = part.broker, part.topics
         self.targets = StreamTargets(settings.server, settings.capacity, settings.default_spool)
         self._introductions = Introductions(
-            peers, part.topics, directory, self._subscribers_here, settings.inform_s
+            peers, part.topics, directory, self._tell_subscribers, settings.inform_s
         )
         keys: dict[bytes, str] = {}
         authoriser = self._authoriser = Authoriser(trust, settings.vouched_limit)
@@ -124,6 +129,7 @@ class Server:
             if access is not None
             else None
         )
+        self._vouching = Vouching(peers, authoriser, effects, self._retell, self._on_replaced)
         router = self._router = Router(
             peers,
             part.broker,
@@ -133,16 +139,24 @@ class Server:
             part.ensure_managed,
             part.ensure_kept,
             self._is_ready,
+            self._vouching,
             settings.retry_after_s,
             settings.takeover_s,
         )
+        self._check_at = float("-inf")
         self._reports = LoadReports(peers, self._load, settings.report_interval_s)
         self.clients: ClientGateway | None = None
         """The part for clients; None for the cloud server."""
         if access is not None and sessions is not None:
             edge, homes = access.edge or EdgeSettings(), HomeClients()
             subscriptions = Subscriptions(
-                peers, homes, directory, self.brokers_of, sessions.confirm, edge
+                peers,
+                homes,
+                directory,
+                self.brokers_of,
+                sessions.confirm,
+                self._vouching.show,
+                edge,
             )
             handover = Handover(peers, sessions, subscriptions, effects, edge.grace_s)
             wire = access.wire or WireSettings()
@@ -158,6 +172,7 @@ class Server:
                 WayTeller(settings.server, sessions, wire.report_interval_s),
                 effects,
                 authoriser,
+                self._vouching,
                 Allowances(authoriser, lambda topic: bool(self.brokers_of(topic)), edge),
                 self._is_ready,
                 settings.retry_after_s,
@@ -186,6 +201,7 @@ class Server:
         """Take a frame of another server."""
         restarted, messages = self._peers.receive(from_server, frame, now)
         for server in restarted:
+            self._vouching.forget_server(server)
             self._introductions.on_restarted(server)
         for server in self._peers.take_gaps():
             self._introductions.introduce(server)
@@ -210,6 +226,8 @@ class Server:
         self._broker_part.claims.on_timer(now)
         self._router.on_timer(now)
         self._reports.on_timer(now)
+        if now >= self._check_at:
+            self._check_credentials(now)
         return self._finish(now)
 
     def next_wakeup(self) -> float:
@@ -257,6 +275,9 @@ class Server:
         self._obey(message.orders, now)
 
     def _obey(self, orders: Orders, now: float) -> None:
+        if self._trust is not None and orders.revocations:
+            self._trust.revoke(orders.revocations)
+            self._check_credentials(now)
         if self.orders is not None and orders.revision <= self.orders.revision:
             return
         is_first, self.orders, self._effects.out.orders = self.orders is None, orders, orders
@@ -277,10 +298,40 @@ class Server:
         self.targets.learn(order)
         self.clients.handover.learn(order.client, order.home, now)
 
-    def _on_subscribers(self, home: str, message: Subscribers, _now: float) -> None:
-        self.subscribers.on_subscribers(home, message)
-        if message.request:
+    def _on_subscribers(self, home: str, message: Subscribers, now: float) -> None:
+        topic = message.topic
+        allowed = tuple(
+            one
+            for one in message.clients
+            if self._vouching.allows(home, one[0], "subscribe", topic, now)
+        )
+        self.subscribers.on_subscribers(home, structs.replace(message, clients=allowed))
+        if message.request and len(allowed) == len(message.clients):
             self._peers.send(home, SubscribersKnown(message.request))
+
+    def _on_replaced(self, client: str, now: float) -> None:
+        """Drop what a client may not do by its new credential, and the session of the old one."""
+        self._drop_subscriptions(client)
+        if self.clients is not None:
+            self.clients.end_invalid(now)
+
+    def _drop_subscriptions(self, client: str) -> None:
+        """Forget what a client subscribed to and may not any more."""
+        for topic in self.subscribers.topics_of(client):
+            if self._authoriser.authorise(client, "subscribe", topic) is not None:
+                self.subscribers.forget_client(client, topic)
+
+    def _check_credentials(self, now: float) -> None:
+        """End what clients do whose credentials have expired or were revoked."""
+        self._check_at = now + _CHECK_S
+        for client in self._authoriser.take_outdated(now):
+            self._drop_subscriptions(client)
+        if self.clients is not None:
+            self.clients.end_invalid(now)
+
+    def _retell(self, server: str, client: str) -> None:
+        if self.clients is not None:
+            self.clients.subscriptions.retell(server, client)
 
     def _on_manages(self, server: str, message: Manages, _now: float) -> None:
         topic = message.topic
@@ -289,8 +340,10 @@ class Server:
         if self.clients is not None and not message.past:
             self.clients.subscriptions.on_manages(server, message)
 
-    def _subscribers_here(self, server: str) -> Iterable[Update]:
-        return () if self.clients is None else self.clients.subscriptions.updates.introduce(server)
+    def _tell_subscribers(self, server: str) -> None:
+        if self.clients is not None:
+            subscriptions = self.clients.subscriptions
+            subscriptions.tell(subscriptions.updates.introduce(server))
 
     def _count_undelivered(self, _client: str, frames: Sequence[bytes], _now: float) -> None:
         self.counts["notifications_undelivered"] += len(frames)

@@ -53,6 +53,8 @@ class StreamTargets:
         self._targets: dict[Stream, str] = {}
         self._rules: dict[Stream, _Rule] = {}
         """What the orders said when a stream's target was chosen."""
+        self._before: dict[Stream, str] = {}
+        """Targets before the last change: their answers may still be on the way."""
         self._local: dict[str, _Topic] = {}
         self._guests: dict[str, ClientOrder] = {}
         """What the manager said of clients here that the orders do not name."""
@@ -108,7 +110,8 @@ class StreamTargets:
     def _forget(self, streams: list[Stream]) -> None:
         """Let the targets of streams be decided anew."""
         for stream in streams:
-            del self._targets[stream], self._rules[stream]
+            self._before[stream] = self._targets.pop(stream)
+            del self._rules[stream]
             self._stood_in_for.pop(stream, None)
         self._local = {
             one.topic: _Topic(one.spool)
@@ -137,9 +140,10 @@ class StreamTargets:
         order = self._orders.get(topic)
         return order.version if order is not None else 0
 
-    def knows(self, topic: str, publisher: str) -> bool:
-        """Tell whether a stream has a target."""
-        return (topic, publisher) in self._targets
+    def is_forwarded(self, topic: str, publisher: str, server: str) -> bool:
+        """Tell whether a stream goes to a server, or went there before it went elsewhere."""
+        stream = (topic, publisher)
+        return server in (self._targets.get(stream), self._before.get(stream))
 
     @property
     def storage_used(self) -> float:

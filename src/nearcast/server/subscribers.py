@@ -67,6 +67,15 @@ class SubscriberDirectory(SubscriberTable):
             for client in [one for one, homes in known.items() if home in homes]:
                 self._withdraw(topic, client, home)
 
+    def topics_of(self, client: str) -> list[str]:
+        """Return what a client subscribes to."""
+        return [topic for topic, known in self._homes.items() if client in known]
+
+    def forget_client(self, client: str, topic: str) -> None:
+        """Forget a subscriber of a topic, whichever homes told of it."""
+        for home in self.homes_of(topic, client):
+            self._withdraw(topic, client, home)
+
     def _withdraw(self, topic: str, client: str, home: str) -> None:
         known = self._homes.get(topic, {})
         homes = known.get(client, {})

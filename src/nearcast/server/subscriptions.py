@@ -37,7 +37,13 @@ class _Unconfirmed:
 
 
 class Subscriptions:
-    """What clients here want to hear, and who else knows it."""
+    """What clients here want to hear, and who else knows it.
+
+    Parameters
+    ----------
+    show
+        Shows a server the credentials of clients, before it is told of them.
+    """
 
     def __init__(
         self,
@@ -46,8 +52,10 @@ class Subscriptions:
         directory: SubscriberDirectory,
         brokers_of: Callable[[str], Iterable[str]],
         confirm: Confirm,
+        show: Callable[[str, Iterable[str]], None],
         settings: EdgeSettings,
     ) -> None:
+        self._show = show
         self._peers, self._clients, self._directory = peers, clients, directory
         self._brokers_of, self._confirm, self._settings = brokers_of, confirm, settings
         self.updates = SubscriptionUpdates(
@@ -103,6 +111,12 @@ class Subscriptions:
             self._forget_request(client, topic)
         return topics
 
+    def retell(self, server: str, client: str) -> None:
+        """Tell a server again what a client subscribes to."""
+        for topic in self._clients.topics(client):
+            updates = self.updates.subscribed(client, topic)
+            self.tell([(one, message) for one, message in updates if one == server])
+
     def moved(self, client: str) -> None:
         """Tell brokers where a client is now."""
         self.tell(self.updates.moved(client))
@@ -124,6 +138,8 @@ class Subscriptions:
         own, directory = self._peers.server, self._directory
         for server, message in updates:
             if server != own:
+                if isinstance(message, Subscribers):
+                    self._show(server, (client for client, _, _ in message.clients))
                 self._peers.send(server, message)
             elif isinstance(message, Subscribers):
                 directory.on_subscribers(own, message)

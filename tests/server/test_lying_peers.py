@@ -1,0 +1,248 @@
+"""A server of the site that lies about clients: others go by the clients' own credentials."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import pytest
+
+from nearcast.server.mesh_messages import (
+    Forward,
+    MeshMessage,
+    Subscribers,
+    Vouch,
+    WhoIs,
+    decode_mesh,
+    encode_mesh,
+)
+from nearcast.server.server import Server
+from nearcast.server.site_orders import ClientOrder, Orders, TopicOrder
+from nearcast.testing.authority import SmallAuthority
+from nearcast.testing.simulated_site import SimulatedSite
+from nearcast.trust.credentials import Validity
+from nearcast.trust.revocations import Revocation, RevocationList, issue_revocations, revoke
+from nearcast.trust.rights import NOTHING, Rights
+from nearcast.wire.actions import Confirmed, Disconnected
+from nearcast.wire.messages import CloseReason
+from nearcast.wire.noise import public_key
+from nearcast.wire.publication import Publication
+
+TRAFFIC = Rights(("traffic/#",), ("traffic/#",))
+STRANGER = SmallAuthority(b"\1" * 32)
+
+
+class TwoEdges:
+    """Car and thief have their home at e2, the sign at e1; e1 is the broker of all topics."""
+
+    def __init__(self) -> None:
+        self.site = SimulatedSite(3)
+        for name in ("e1", "e2"):
+            self.site.add_server(name)
+        self.site.add_server("cloud", is_edge=False)
+        self.people = {
+            "car": self.site.add_client("car", "e2", rights=TRAFFIC),
+            "thief": self.site.add_client("thief", "e2", rights=NOTHING),
+            "sign": self.site.add_client("sign", "e1", rights=TRAFFIC),
+        }
+        self.homes = {"car": "e2", "thief": "e2", "sign": "e1"}
+        self.obey(1)
+        self.site.connect(self.people.values())
+        self.site.run(2.0)
+
+    def obey(self, revision: int, revocations: bytes = b"") -> None:
+        clients = tuple(
+            ClientOrder(name, public_key(one.key), self.homes[name], {"traffic/north": "e1"})
+            for name, one in self.people.items()
+        )
+        topics = (TopicOrder("traffic/north", 10, ("e1",)),)
+        servers = self.site.server_orders()
+        self.site.obey(
+            Orders(revision, 1, "cloud", servers, topics, clients, revocations=revocations)
+        )
+
+    @property
+    def broker(self) -> Server:
+        node = self.site.servers["e1"].node
+        assert node is not None
+        return node
+
+    def say(self, message: MeshMessage, liar: str = "e2") -> list[MeshMessage]:
+        """Let a server say something to the broker; return what that answers it at once."""
+        said: list[MeshMessage] = []
+        peers = self.broker._peers
+        send = peers.send
+        peers.send = lambda server, message: said.append(message)  # type: ignore[method-assign]
+        peers.dispatch(liar, [encode_mesh(message)], self.site.now)
+        peers.send = send  # type: ignore[method-assign]
+        self.site.servers["e1"].do(self.broker.on_timer(self.site.now))
+        self.site.run(1.0)
+        return said
+
+    def spooled(self) -> dict[str, int]:
+        return {name: len(one.spool.view()) for name, one in self.broker.broker.topics.items()}
+
+
+def _forward(topic: str, publisher: str, durable: bool = True) -> Forward:
+    one = Publication(topic, publisher, 1, 1, 1, 2, 0.0, 0.0, b"x", oldest=1)
+    return Forward(topic, (one.record(),), (1,), durable)
+
+
+def test_what_a_home_says_of_its_clients_counts_after_it_has_shown_their_credentials() -> None:
+    made = TwoEdges()
+    made.people["car"].publish("traffic/north", b"x")
+    made.people["car"].subscribe("traffic/north")
+    made.people["sign"].publish("traffic/north", b"y")
+    made.site.run(2.0)
+    assert made.spooled() == {"traffic/north": 2}
+    assert made.people["car"].session.unacknowledged == 0
+    confirmed = [one for _, one in made.people["car"].events if isinstance(one, Confirmed)]
+    assert [one.accepted for one in confirmed] == [True]
+    assert made.broker.counts["mesh_not_vouched"] == 0
+
+
+@pytest.mark.parametrize("durable", [True, False])
+@pytest.mark.parametrize(
+    ("topic", "publisher"),
+    [("traffic/north", "thief"), ("parking", "car"), ("traffic/north", "nobody")],
+)
+def test_a_forwarded_publication_without_the_right_has_no_effect(
+    topic: str, publisher: str, durable: bool
+) -> None:
+    made = TwoEdges()
+    made.people["car"].subscribe("traffic/north")  # so that both were spoken of
+    made.people["sign"].subscribe("traffic/north")
+    made.say(Vouch((made.people["thief"].credential,)))
+    answers = made.say(_forward(topic, publisher, durable))
+    assert answers == ([WhoIs(("nobody",))] if publisher == "nobody" else [])
+    assert made.spooled() == {"traffic/north": 0}
+    assert made.people["sign"].notified == []
+    counter = "mesh_not_vouched" if publisher == "nobody" else "mesh_not_allowed"
+    assert made.broker.counts[counter] == 1
+
+
+@pytest.mark.parametrize("client", ["thief", "nobody"])
+def test_a_subscription_without_the_right_is_not_known(client: str) -> None:
+    made = TwoEdges()
+    made.say(Vouch((made.people["thief"].credential,)))
+    answers = made.say(Subscribers("traffic/north", ((client, 0.0, 0.0),), False, request=7))
+    assert answers == ([WhoIs(("nobody",))] if client == "nobody" else [])
+    assert list(made.broker.subscribers.subscribers("traffic/north")) == []
+
+
+def test_credentials_that_do_not_count_are_not_believed() -> None:
+    made = TwoEdges()
+    key = public_key(bytes(range(32)))
+    wrong = (
+        STRANGER.client("thief", key),
+        made.site.authority.client("thief", key, validity=Validity(0, 5)),
+        b"nonsense",
+    )
+    made.say(Vouch(wrong))
+    made.say(_forward("traffic/north", "thief"))
+    assert made.spooled() == {"traffic/north": 0}
+    assert made.broker.counts["mesh_not_vouched"] == len(wrong) + 1
+
+
+def test_a_server_that_forgot_a_client_asks_and_is_told_its_subscriptions_again() -> None:
+    made = TwoEdges()
+    made.people["car"].subscribe("traffic/north")
+    made.site.run(2.0)
+    authoriser = made.broker._authoriser
+    authoriser._vouched.clear()
+    made.broker.subscribers.forget_client("car", "traffic/north")
+    made.people["car"].publish("traffic/north", b"x")
+    made.site.run(5.0)
+    assert made.spooled() == {"traffic/north": 1}
+    assert list(made.broker.subscribers.subscribers("traffic/north")) == ["car"]
+
+
+def _revoked(site: SimulatedSite, client: str, least_serial: int) -> bytes:
+    entry = Revocation("client", client, least_serial, 1 << 40)
+    return issue_revocations(site.authority.key, revoke(RevocationList(), [entry], 0))
+
+
+def _ends(events: Iterable[tuple[float, object]]) -> list[CloseReason]:
+    return [one.reason for _, one in events if isinstance(one, Disconnected)]
+
+
+def test_a_revoked_client_is_sent_away_at_once_everywhere() -> None:
+    made = TwoEdges()
+    made.people["car"].subscribe("traffic/north")
+    made.site.run(2.0)
+    made.obey(2, _revoked(made.site, "car", 2))
+    made.site.run(0.5)
+    assert _ends(made.people["car"].events) == [CloseReason.REVOKED]
+    assert list(made.broker.subscribers.subscribers("traffic/north")) == []
+    answers = made.say(_forward("traffic/north", "car"))  # its home lies
+    assert answers == [WhoIs(("car",))]
+    made.say(Vouch((made.people["car"].credential,)))
+    made.say(_forward("traffic/north", "car"))
+    assert made.spooled() == {"traffic/north": 0}
+    made.site.connect([made.people["car"]])
+    made.site.run(5.0)
+    home = made.site.servers["e2"].node
+    assert home is not None
+    assert home.sessions is not None
+    assert "car" not in home.sessions.clients
+    assert home.sessions.drops["revoked"] > 0
+
+
+def test_a_list_that_nobody_may_sign_ends_nothing() -> None:
+    made = TwoEdges()
+    entry = Revocation("client", "car", 9, 1 << 40)
+    forged = issue_revocations(STRANGER.key, revoke(RevocationList(), [entry], 0))
+    with pytest.raises(Exception, match="does not know"):
+        made.obey(2, forged)
+    made.site.run(1.0)
+    assert _ends(made.people["car"].events) == []
+
+
+def test_an_expired_credential_ends_its_session() -> None:
+    made = TwoEdges()
+    car = made.people["car"]
+    until = int(made.site.now) + 20
+    car.credential = made.site.authority.client(
+        "car", public_key(car.key), TRAFFIC, 2, Validity(0, until)
+    )
+    made.site.restart_client(car)
+    car.connect()
+    made.site.run(2.0)
+    assert car.session.is_connected
+    made.site.run(30.0)
+    assert _ends(car.events)[-1] is CloseReason.REVOKED
+
+
+def test_a_newer_credential_ends_the_session_of_the_old_key_at_another_server() -> None:
+    """Somebody has a copy of the old key; the owner has a new one and is at another edge."""
+    made = TwoEdges()
+    thief = made.people["car"]
+    key = bytes(range(32))
+    newer = made.site.authority.client("car", public_key(key), TRAFFIC, serial=2)
+    home = made.site.servers["e2"].node
+    assert home is not None
+    home._peers.dispatch("e1", [encode_mesh(Vouch((newer,)))], made.site.now)
+    made.site.servers["e2"].do(home.on_timer(made.site.now))
+    made.site.run(0.5)
+    assert _ends(thief.events) == [CloseReason.REVOKED]
+    made.site.connect([thief])
+    made.site.run(5.0)
+    assert home.sessions is not None
+    assert home.sessions.drops["revoked"] > 0
+    assert "car" not in home.sessions.clients
+
+
+def test_rights_that_were_taken_away_end_the_subscriptions_they_had_allowed() -> None:
+    made = TwoEdges()
+    car = made.people["car"]
+    car.subscribe("traffic/north")
+    made.site.run(2.0)
+    assert list(made.broker.subscribers.subscribers("traffic/north")) == ["car"]
+    less = Rights(("traffic/#",), ("parking",))
+    car.credential = made.site.authority.client("car", public_key(car.key), less, serial=2)
+    made.site.restart_client(car)
+    car.connect()
+    made.site.run(1.0)
+    car.publish("traffic/north", b"x")
+    made.site.run(1.0)
+    assert list(made.broker.subscribers.subscribers("traffic/north")) == []
+    assert decode_mesh(encode_mesh(Vouch((car.credential,)))) == Vouch((car.credential,))
