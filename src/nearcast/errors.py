@@ -11,7 +11,7 @@
     ├── SpoolError                   the durable spool cannot be used; nothing was acknowledged
     │   ├── SpoolFullError           no room on the disk; the same commit may be tried again
     │   └── SpoolLostError           a write or sync failed; only a restart may go on
-    ├── RestartNeededError           a part of a server is lost; only a new start of it helps
+    ├── RestartNeededError           a server had to end or could not start; another start may help
     ├── ProcessorError               a message processor is unknown or cannot be loaded
     │   └── ProcessorTimeoutError    it took too long and was ended
     ├── TrustError                   a credential or a signature does not count
@@ -22,7 +22,10 @@
 
 from __future__ import annotations
 
+import errno
+
 __all__ = [
+    "NO_ROOM",
     "ConfigError",
     "NearcastError",
     "OutputError",
@@ -40,6 +43,9 @@ __all__ = [
     "TrustError",
     "WireError",
 ]
+
+NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT})
+"""Codes of an OSError that say that a disk, or a user's part of it, is full."""
 
 
 class NearcastError(Exception):
@@ -128,7 +134,7 @@ class SpoolLostError(SpoolError):
 
 
 class RestartNeededError(NearcastError):
-    """A server had to end; whoever watches it should start it again."""
+    """A server had to end or could not start; whoever watches it should start it again."""
 
 
 class ProcessorError(NearcastError):

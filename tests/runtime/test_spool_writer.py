@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from nearcast.errors import SpoolError, SpoolLostError
+from nearcast.errors import SpoolError, SpoolFullError, SpoolLostError
 from nearcast.links.real_disk import RealDisk
 from nearcast.runtime.spool_process import SpoolProcessSettings, serve
 from nearcast.runtime.spool_writer import SpoolWriter
@@ -348,3 +348,13 @@ def test_what_was_handed_over_outlives_a_server_that_is_killed(tmp_path: Path) -
     assert done.returncode == -signal.SIGKILL
     found = recovered_from(tmp_path)  # waits for the lock of the process that finishes
     assert list(found.state.topic("t").records) == [b"%d" % number for number in range(500)]
+
+
+def test_a_full_disk_at_the_start_is_told_apart_from_a_spool_that_cannot_be_used() -> None:
+    async def main() -> None:
+        disk = FakeDisk(1)
+        disk.capacity_bytes = 1_000
+        with pytest.raises(SpoolFullError, match="make room"):
+            await Shop(disk).writer.start()
+
+    asyncio.run(main())

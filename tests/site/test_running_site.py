@@ -211,3 +211,10 @@ def test_a_server_that_dies_by_itself_is_started_again(live: LiveSite) -> None:
     until(lambda: live.processes.watch() == [] and live.processes.pid("cloud") != pid, "restarted")
     assert live.processes.restarted == restarted + 1
     until(lambda: health(live, "cloud") == "ok", "it is back")
+
+
+def test_what_servers_write_is_their_users_alone(live: LiveSite) -> None:
+    """Messages, orders and the manager's database among it."""
+    written = list((live.site.folder / "data").rglob("*"))
+    assert {"spool", "manager.db", "orders.msgpack"} <= {path.name for path in written}
+    assert [path for path in written if path.stat().st_mode & 0o077] == []

@@ -13,13 +13,14 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from nearcast.errors import NearcastError, RestartNeededError, SpoolLostError
+from nearcast.errors import NearcastError, RestartNeededError, SpoolFullError, SpoolLostError
 from nearcast.links.memory_mesh import MemoryHub
 from nearcast.links.mesh import PeerAddress
 from nearcast.links.tcp_mesh import TcpMesh
 from nearcast.runtime.config import ManagerEntry, MeshConfig, ServerConfig
 from nearcast.runtime.logs import start_logging
 from nearcast.runtime.server import LiveServer, run_server
+from nearcast.runtime.spool_writer import SpoolWriter
 from nearcast.server.mesh_messages import NewOrders, encode_mesh
 from nearcast.server.outputs import Outputs
 from nearcast.server.peer_channels import PeerChannels
@@ -88,15 +89,15 @@ def test_a_server_has_no_thread_but_that_of_its_loop(tmp_path: Path) -> None:
 
 
 def test_a_second_server_on_the_same_data_is_refused_and_harms_nothing(tmp_path: Path) -> None:
-    async def live() -> list[str]:
+    async def live() -> list[Path]:
         hub, stop = MemoryHub(), asyncio.Event()
         first = LiveServer(_cloud(tmp_path), hub.link("cloud"), None)
         await first.start()
         try:
-            before = sorted(one.name for one in (tmp_path / "spool").iterdir())
+            before = sorted((tmp_path / "spool").glob("segment-*"))
             with pytest.raises(NearcastError, match="another process uses the spool folder"):
                 await run_server(_cloud(tmp_path, "second"), hub.link("second"), stop)
-            assert sorted(one.name for one in (tmp_path / "spool").iterdir()) == before
+            assert sorted((tmp_path / "spool").glob("segment-*")) == before
         finally:
             await first.stop()
         return before
@@ -182,3 +183,20 @@ def test_orders_come_from_the_managers_key_only(tmp_path: Path) -> None:
             await manager.mesh.close()
 
     asyncio.run(live())
+
+
+def test_a_server_that_starts_on_a_full_disk_wants_to_be_started_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is not its configuration that is wrong: exit code 1, not 2."""
+
+    async def is_full(_writer: SpoolWriter) -> None:
+        raise SpoolFullError("the spool's disk is full; make room")
+
+    monkeypatch.setattr(SpoolWriter, "start", is_full)
+
+    async def live() -> None:
+        await LiveServer(_cloud(tmp_path), MemoryHub().link("cloud"), None).start()
+
+    with pytest.raises(RestartNeededError, match="make room"):
+        asyncio.run(live())

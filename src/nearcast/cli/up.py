@@ -171,7 +171,7 @@ def _wait(live: LiveSite, stop: threading.Event, seconds: float | None) -> None:
         given_up = live.processes.watch()
         if given_up:
             said = live.processes.last_words(given_up[0])
-            raise NearcastError(f"server {given_up[0]!r} keeps dying: {said}")
+            raise NearcastError(f"server {given_up[0]!r} cannot run: {said}")
         if time.monotonic() >= end_s:
             return
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from nearcast.errors import ConfigError, OutputError
+from nearcast.errors import ConfigError, NearcastError, OutputError, RestartNeededError
 from nearcast.server.manager_state import EnrolledClient, ManagerState, PlanVersion, SiteServer
 from nearcast.server.orders_from_plan import PlannedTopic, SitePlan
 from nearcast.server.processor_rules import ProcessorRule
@@ -187,7 +187,9 @@ class ManagerStore:
                 f" PRAGMA user_version = {number}; COMMIT;"
             )
 
-    def _unusable(self, error: Exception) -> ConfigError:
+    def _unusable(self, error: Exception) -> NearcastError:
+        if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL:
+            return RestartNeededError(f"{self._path}: the disk is full: make room")
         if isinstance(error, sqlite3.OperationalError) and "locked" in str(error):
             return ConfigError(f"{self._path}: another manager uses this store")
         return ConfigError(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import faulthandler
+import os
 import signal
 import sys
 from collections.abc import Awaitable, Callable
@@ -59,7 +60,11 @@ def serve(config_file: Path, role: str | None = None, parent_fd: int | None = No
 def run_process(
     run: Callable[[asyncio.Event], Awaitable[None]], parent_fd: int | None = None
 ) -> None:
-    """Run a server on an event loop of its own; signals set the event that it gets."""
+    """Run a server on an event loop of its own; signals set the event that it gets.
+
+    What it and its helper processes write, messages and keys among it, is its user's alone.
+    """
+    os.umask(0o077)
     with contextlib.suppress(ValueError):  # standard error is no file
         faulthandler.register(signal.SIGUSR1, all_threads=True)
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from nearcast.broker.guard import GuardSettings
 from nearcast.broker.requests import ProcessResult
-from nearcast.errors import OutputError, RestartNeededError
+from nearcast.errors import NO_ROOM, OutputError, RestartNeededError, SpoolFullError
 from nearcast.links.emulated_mesh import EmulatedMesh
 from nearcast.links.garbage import freeze_gc
 from nearcast.links.mesh import MeshLink
@@ -80,7 +80,7 @@ class LiveServer:
         Raises
         ------
         NearcastError
-            When it cannot; nothing of it is left then.
+            When it cannot; nothing of it is left then. RestartNeededError: another try may help.
         """
         self._loop = asyncio.get_running_loop()
         self._loop.set_exception_handler(self._on_failure)
@@ -107,7 +107,8 @@ class LiveServer:
         try:
             config.data.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise OutputError(f"{config.data}: cannot be made: {error.strerror or error}") from None
+            kind = RestartNeededError if error.errno in NO_ROOM else OutputError
+            raise kind(f"{config.data}: cannot be made: {error.strerror or error}") from None
         heartbeat = Heartbeat()
         opened.callback(heartbeat.close)
         watchdog = WatchdogSettings(heartbeat.descriptor, os.getpid(), str(config.data / HUNG_FILE))
@@ -119,7 +120,10 @@ class LiveServer:
             clock=self.clock,
             watchdog=watchdog,
         )
-        recovered = await self._writer.start()
+        try:
+            recovered = await self._writer.start()
+        except SpoolFullError as error:
+            raise RestartNeededError(f"server {config.id!r} cannot start: {error}") from None
         opened.push_async_callback(self._writer.close)
         for damage in recovered.damages:
             _log.warning("spool_damage", extra={"fields": {"damage": repr(damage)}})

@@ -62,6 +62,8 @@ class Refused(_Answer):
     """The spool cannot be opened."""
 
     reason: str
+    is_full: bool
+    """For lack of room on its disk."""
 
 
 class Committed(_Answer):

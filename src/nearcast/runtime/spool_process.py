@@ -151,8 +151,8 @@ class _Rounds:
     def _look_after(self) -> None:
         """Do what need not be done at each commit."""
         with contextlib.suppress(SpoolFullError):  # the next commit will tell
-            self._log.note_end()
             self._log.prepare_spare()
+            self._log.note_end()
 
 
 def serve(
@@ -165,7 +165,7 @@ def serve(
     try:
         log = SpoolLog.open(open_disk(), SpoolSettings(segment_bytes=settings.segment_bytes))
     except SpoolError as error:
-        _answer(sock, Refused(str(error)))
+        _answer(sock, Refused(str(error), isinstance(error, SpoolFullError)))
         return
     try:
         with contextlib.suppress(OSError):  # the server is gone already

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from nearcast.errors import SpoolError, SpoolLostError
+from nearcast.errors import SpoolError, SpoolFullError, SpoolLostError
 from nearcast.runtime.helper_process import HelperProcess, Launch
 from nearcast.runtime.spool_frames import (
     Committed,
@@ -79,7 +79,7 @@ class SpoolWriter:
         Raises
         ------
         SpoolError
-            When the spool cannot be opened.
+            When the spool cannot be opened; SpoolFullError for lack of room.
         """
         self._loop = asyncio.get_running_loop()
         self._opened: asyncio.Future[Recovery] = self._loop.create_future()
@@ -168,8 +168,9 @@ class SpoolWriter:
                 case Opened() as opened if self._state is not None:
                     state, self._state = self._state, None
                     self._opened.set_result(opened.recovery(state))
-                case Refused(reason):
-                    self._opened.set_exception(SpoolError(reason))
+                case Refused(reason, is_full):
+                    kind = SpoolFullError if is_full else SpoolError
+                    self._opened.set_exception(kind(reason))
         if durable:
             take, forget = self._tickets.popleft, self._appended_s.popleft
             tickets = [take() for _ in range(durable)]

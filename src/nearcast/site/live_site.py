@@ -28,6 +28,8 @@ from nearcast.site.processes import SiteProcesses
 __all__ = ["LiveSite", "run_site"]
 
 _START_S = 120.0
+_MOST_DEATHS = 5
+"""Of a server, in a row, before a site that starts is given up."""
 _POLL_S = 0.1
 OnProgress = Callable[[str], None]
 
@@ -49,7 +51,9 @@ class LiveSite:
         waiting = list(servers)
         began_s = time.monotonic()
         while waiting:
-            for server in self.processes.watch():
+            given_up = self.processes.watch()
+            given_up += [one for one in waiting if self.processes.deaths(one) > _MOST_DEATHS]
+            for server in given_up:
                 said = self.processes.last_words(server)
                 raise NearcastError(f"server {server!r} did not start: {said}")
             if self._is_healthy(waiting[0]):

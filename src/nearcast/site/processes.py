@@ -13,12 +13,14 @@ import signal
 import sys
 import time
 import traceback
+from dataclasses import dataclass
 from multiprocessing import get_context, parent_process
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 
 from nearcast.errors import NearcastError, RestartNeededError
 from nearcast.site.layout import SiteFolder
+from nearcast.wire.backoff import next_wait_s
 
 __all__ = ["SiteProcesses"]
 
@@ -31,10 +33,23 @@ _PRELOADED = [
     "nearcast.runtime.manager",
 ]
 _STOP_S = 15.0
-_RESTARTS = 5
 EXIT_BAD_CONFIG = 2
+"""Another start would end in the same way; after any other code it may help."""
+_FIRST_PAUSE_S = 0.2
+_LONGEST_PAUSE_S = 30.0
 _BY_ITSELF_S = 30.0
-"""A server that ran this long before it died has its restarts back."""
+"""A server that ran this long before it died is started again without a longer pause."""
+
+
+@dataclass(slots=True)
+class _Pause:
+    """A server that died and is not started again yet."""
+
+    wait_s: float = 0.0
+    due_s: float | None = None
+    """When it is started; None: it runs."""
+    deaths: int = 0
+    """In a row."""
 
 
 class SiteProcesses:
@@ -46,7 +61,7 @@ class SiteProcesses:
         self._context.set_forkserver_preload(_PRELOADED)
         self._processes: dict[str, ForkServerProcess] = {}
         self._started_s: dict[str, float] = {}
-        self._restarts: dict[str, int] = {}
+        self._pauses: dict[str, _Pause] = {}
         self._killed: set[str] = set()
         """Servers that `kill` ended: they stay away until `start`."""
         self.restarted = 0
@@ -63,6 +78,7 @@ class SiteProcesses:
         self._killed.discard(server)
         self._processes[server] = process
         self._started_s[server] = time.monotonic()
+        self._pauses.setdefault(server, _Pause()).due_s = None
 
     def start_all(self) -> None:
         """Start all servers, the manager first."""
@@ -83,21 +99,38 @@ class SiteProcesses:
         process.join()
 
     def watch(self) -> list[str]:
-        """Start servers again that died by themselves; return those that died too often."""
+        """Start servers again that died by themselves, after growing pauses.
+
+        Returns those for which that is no use: their configuration is wrong.
+        """
         given_up = []
         for server, process in list(self._processes.items()):
             if process.exitcode is None or server in self._killed:
                 continue
-            if time.monotonic() - self._started_s[server] > _BY_ITSELF_S:
-                self._restarts.pop(server, None)
-            self._restarts[server] = self._restarts.get(server, 0) + 1
-            if process.exitcode == EXIT_BAD_CONFIG or self._restarts[server] > _RESTARTS:
+            if process.exitcode == EXIT_BAD_CONFIG:
                 given_up.append(server)
                 continue
-            _log.warning("server %s ended with %s: starting it again", server, process.exitcode)
-            self.restarted += 1
-            self.start(server)
+            pause = self._pauses[server]
+            now_s = time.monotonic()
+            if pause.due_s is None:
+                self._begin_pause(server, pause, now_s)
+                said = self.last_words(server)
+                _log.warning("server %s ended (%s): %s", server, process.exitcode, said)
+            elif now_s >= pause.due_s:
+                self.restarted += 1
+                self.start(server)
         return given_up
+
+    def deaths(self, server: str) -> int:
+        """Return how often a server died shortly after its start, in a row."""
+        return self._pauses[server].deaths if server in self._pauses else 0
+
+    def _begin_pause(self, server: str, pause: _Pause, now_s: float) -> None:
+        if now_s - self._started_s[server] > _BY_ITSELF_S:
+            pause.wait_s, pause.deaths = 0.0, 0
+        pause.deaths += 1
+        pause.wait_s = next_wait_s(pause.wait_s, _LONGEST_PAUSE_S, _FIRST_PAUSE_S)
+        pause.due_s = now_s + pause.wait_s
 
     def last_words(self, server: str) -> str:
         """Return the last line that a server's process said."""
@@ -128,7 +161,7 @@ def _serve(config_file: Path, output_file: Path) -> None:
 
     # Ctrl-C in the terminal reaches all of a site's processes; the first one ends the others
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    output = os.open(output_file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    output = os.open(output_file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     os.dup2(output, sys.stdout.fileno())
     os.dup2(output, sys.stderr.fileno())
     os.close(output)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import errno
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Self
 
-from nearcast.errors import ConfigError, SpoolError, SpoolFullError, SpoolLostError
+from nearcast.errors import NO_ROOM, ConfigError, SpoolError, SpoolFullError, SpoolLostError
 from nearcast.spool.changes import Group, LiveState
 from nearcast.spool.disk import Disk
 from nearcast.spool.frames import encode_changes, encode_commit
@@ -18,7 +17,6 @@ from nearcast.spool.segments import ENDS_BYTES, ENDS_FILE, SegmentName, encode_e
 __all__ = ["SpoolLog", "SpoolSettings"]
 
 _SPARE = "spare-"
-_NO_ROOM = {errno.ENOSPC, errno.EDQUOT}
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,7 +243,7 @@ class SpoolLog:
         try:
             step()
         except OSError as error:
-            if error.errno in _NO_ROOM:
+            if error.errno in NO_ROOM:
                 raise SpoolFullError(
                     f"the spool's disk is full ({error}); nothing was acknowledged, make room"
                 ) from error
