@@ -64,15 +64,16 @@ class Channel:
         return self.seal_as(self.take_counter(), payload)
 
     def take_counter(self) -> int:
-        """Return the counter of the next datagram, for `seal_as`."""
+        """Return the counter of the next datagram, for `seal_as`; -1 when none is left."""
         counter = self.counter
-        assert counter < self._counter_limit
+        if counter >= self._counter_limit:
+            return -1
         self.counter = counter + 1
         return counter
 
     def seal_as(self, counter: int, payload: bytes) -> bytes:
         """Return the datagram of a counter that was taken; never two payloads for one."""
-        header, nonce = self._header, counter.to_bytes(12, "big")
+        header, nonce = self._header, counter.to_bytes(12, "big")  # raises for -1
         return b"".join((header, nonce[4:], self._encrypt(nonce, payload, header)))
 
     def open(self, datagram: bytes) -> bytes:

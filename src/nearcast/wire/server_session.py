@@ -190,9 +190,9 @@ class ServerSession:
             return False
         limit = self._settings.notification_limit
         for payload, flight in packets:
-            if channel.is_exhausted:
-                break
             counter = channel.take_counter()
+            if counter < 0:
+                break
             if flight is not None and limit:
                 if len(flights) >= limit:
                     self.notifications_dropped += len(flights.pop(next(iter(flights))).frames)

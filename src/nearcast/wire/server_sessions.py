@@ -324,7 +324,8 @@ class ServerSessions:
                 packets = known[0]
             if session.send(packets, sent):
                 awaiting[session.index] = session
-            if session.channel.rekey_due:
+            channel = session.channel
+            if channel.counter > channel.rekey_at:  # `rekey_due`, for each receiver
                 self.close(session.client, CloseReason.REKEY, now)
         if awaiting and queued:
             self._next_resend = min(self._next_resend, now + wait_s)
