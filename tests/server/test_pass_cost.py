@@ -1,0 +1,81 @@
+"""What one pass costs, in calls of Python functions: a measure that no other program disturbs.
+
+Each call takes 50 to 100 ns. Raising a limit slows down every message: it needs a reason.
+"""
+
+from __future__ import annotations
+
+import sys
+from types import FrameType
+
+import pytest
+
+from nearcast.server.site_orders import ClientOrder, Orders
+from nearcast.testing.simulated_client import SimulatedClient
+from nearcast.testing.simulated_site import SimulatedSite
+from nearcast.wire.actions import SendDatagram
+from nearcast.wire.noise import public_key
+
+SUBSCRIBERS = 10
+TOPICS = 20
+
+
+def site_with_subscribers() -> tuple[SimulatedSite, SimulatedClient]:
+    """Return a site of one server, and a publisher; all others subscribe to all topics."""
+    site = SimulatedSite(1)
+    site.add_server("e1")
+    publisher = site.add_client("publisher", "e1")
+    subscribers = [site.add_client(f"s{number}", "e1") for number in range(SUBSCRIBERS)]
+    site.obey(
+        Orders(
+            revision=1,
+            plan_version=0,
+            cloud="",
+            servers=site.server_orders(),
+            topics=(),
+            clients=tuple(
+                ClientOrder(one.name, public_key(one.key), "e1")
+                for one in (publisher, *subscribers)
+            ),
+        )
+    )
+    site.connect([publisher, *subscribers])
+    site.run(3.0)
+    for one in subscribers:
+        for number in range(TOPICS):
+            one.subscribe(f"t{number}")
+    site.run(3.0)
+    for number in range(TOPICS):  # from now on all streams are known
+        publisher.publish(f"t{number}", bytes(220))
+    site.run(1.0)
+    return site, publisher
+
+
+@pytest.mark.parametrize(("batch", "most_calls"), [(1, 160), (60, 60)])
+def test_a_message_to_ten_subscribers_takes_few_calls(batch: int, most_calls: int) -> None:
+    site, publisher = site_with_subscribers()
+    node = site.servers["e1"].node
+    assert node is not None
+    assert node.sessions is not None
+    address = node.sessions.address_of("publisher")
+    assert address is not None
+    for number in range(batch):
+        publisher.session.publish(f"t{number % TOPICS}", bytes(220), site.now)
+    datagrams = [
+        (one.data, address)
+        for one in publisher.session.poll(site.now)
+        if isinstance(one, SendDatagram)
+    ]
+    calls = 0
+
+    def count(_frame: FrameType, event: str, _argument: object) -> None:
+        nonlocal calls
+        calls += event == "call"
+
+    sys.setprofile(count)
+    try:
+        out = node.on_datagrams(datagrams, site.now)
+    finally:
+        sys.setprofile(None)
+    assert len(out.notifications) == batch
+    assert calls / batch <= most_calls
