@@ -13,6 +13,8 @@ from nearcast.server.server_settings import ServerSettings
 from nearcast.server.site_orders import ClientOrder, Orders, ServerOrder, TopicOrder
 from nearcast.wire.actions import Acknowledged, Home, SendDatagram
 from nearcast.wire.client_session import ClientSession
+from nearcast.wire.codec import encode
+from nearcast.wire.messages import Publish
 from nearcast.wire.noise import public_key
 from nearcast.wire.publication import Publication
 
@@ -109,9 +111,9 @@ class OneCloud:
         self.now += 2.0  # it has waited for the subscribers that nobody told
         self.groups = self.frames = 0
 
-    def forward(self, sequence: int, oldest: int = 1) -> None:
+    def forward(self, sequence: int, oldest: int = 1, published_us: int = 1) -> None:
         self.frames += 1
-        one = Publication("t", "car", 1, sequence, 1, 2, 0.0, 0.0, b"x", oldest=oldest)
+        one = Publication("t", "car", 1, sequence, published_us, 2, 0.0, 0.0, b"x", oldest=oldest)
         message = encode_mesh(Forward("t", (one.record(),), (oldest,)))
         frame = encode_frame(Frame(5, False, 1, self.frames, [message], 0, 0))
         out = self.cloud.on_mesh("e1", frame, self.now)
@@ -140,3 +142,35 @@ def test_forwards_are_turned_away_while_the_disk_stalls() -> None:
     one.cloud.commit_wait_s = 0.0
     one.forward(11)  # its publisher sends it again
     assert one.groups == 11
+
+
+_LATEST_US = 2**64 - 1
+
+
+@pytest.mark.parametrize("durable", [True, False])
+def test_a_time_out_of_range_stops_nobody(durable: bool) -> None:
+    """It is refused; before, it came as far as an encoder, in this pass and all later ones."""
+    one = OneEdge()
+    one.client.subscribe("t")
+    for _ in range(60):
+        one.step(0.0)
+    link = one.client._home.link
+    assert link is not None
+    hostile = Publish("t", one.client.epoch, 1, 1, durable, b"x", published_us=_LATEST_US)
+    sealed = link.channel.seal(encode(hostile))
+    out = one.edge.on_datagrams([(sealed, CLIENT)], one.now)
+    assert not out.to_store
+    assert one.clients.sessions.drops["invalid_field"] == 1
+    one.client.publish("t", b"x", one.now)
+    for _ in range(10):
+        one.step(0.0)
+    assert one.acked == 1
+
+
+def test_a_home_that_forwards_a_time_out_of_range_stops_nobody() -> None:
+    one = OneCloud()
+    one.forward(1, published_us=_LATEST_US)
+    assert one.cloud.counts["mesh_refused"] == 1
+    assert one.groups == 0
+    one.forward(1)
+    assert one.groups == 1

@@ -168,6 +168,28 @@ def test_clients_that_move_home_miss_nothing_and_hear_nothing_twice(seed: int) -
         assert client.session.home == made.site.servers[made.homes[name]].home
 
 
+def test_orders_that_are_taken_back_take_their_redirections_back() -> None:
+    """The client could not go yet; when it can, it is no longer sent away."""
+    network = Network()
+    made = SmallSite(network=network)
+    topic = TopicOrder("t", 5, ("e1",))
+    made.start(topic)
+    network.cuts.add(frozenset(("a", "e2")))
+    made.homes["a"] = "e2"
+    made.obey(topic)
+    made.site.run(3.0)
+    assert made.node("e1").counts["redirects"] == 1
+    assert "a" in made.node("e1").sessions.clients
+    made.homes["a"] = "e1"
+    made.obey(topic)
+    made.site.run(30.0)  # the client's try to go has ended meanwhile
+    network.cuts.clear()
+    made.site.run(60.0)
+    assert made.people["a"].session.home == made.site.servers["e1"].home
+    assert made.node("e2").counts["redirects"] == 0
+    assert "a" not in made.node("e2").sessions.clients
+
+
 def test_a_notification_that_comes_long_after_its_client_moved_follows_it() -> None:
     network = Network()
     made = SmallSite(network=network)

@@ -60,6 +60,7 @@ def test_a_bug_in_one_event_is_counted_and_logged_and_the_server_goes_on(
                 hub.carry("e1", "cloud", frame)
             async with asyncio.timeout(10):
                 await went_on.wait()
+            assert "events fail, 1 since the start" in " ".join(server.report.health())
             return await asyncio.to_thread(metrics_of, server.http.address[1])
         finally:
             await server.stop()

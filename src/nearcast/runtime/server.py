@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import time
 from contextlib import AsyncExitStack
 from typing import Any
 
@@ -275,6 +276,7 @@ class LiveServer:
     def _on_failure(self, _loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         """Note a bug in a callback: one event is lost, the server goes on."""
         self.metrics.counts["internal_errors"] += 1
+        self.report.failed_s = time.monotonic()
         _log.error(
             "internal_error",
             exc_info=context.get("exception"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -18,6 +19,9 @@ from nearcast.server.peer_channels import PeerChannels
 from nearcast.server.server import Server
 
 __all__ = ["ServerReport"]
+
+_FAILURE_SHOWN_S = 60.0
+"""A server is not healthy for so long after an event failed."""
 
 
 class ServerReport:
@@ -40,6 +44,8 @@ class ServerReport:
         self._udp, self._events = udp, events
         self.lost: Exception | None = None
         """Why the server must end, when its spool is lost."""
+        self.failed_s: float | None = None
+        """When an event last failed because of a bug, by `time.monotonic`."""
         self.http: HttpEndpoint | None = None
         """Where operators ask; the shell puts it in."""
         metrics.counts = server.counts
@@ -121,6 +127,9 @@ class ServerReport:
             problems.append("the spool's disk is full")
         if self.lost is not None:
             problems.append(str(self.lost))
+        if self.failed_s is not None and time.monotonic() - self.failed_s < _FAILURE_SHOWN_S:
+            errors = self._server.counts["internal_errors"]
+            problems.append(f"events fail, {errors} since the start: see internal_error in the log")
         return problems + isolation(self._mesh.states())
 
     def warnings(self) -> list[str]:

@@ -20,6 +20,7 @@ AS_IT_IS = b"\x01"
 
 # origin, length of the publisher's id, epoch, sequence, published, received, x, y
 _FIXED = Struct("<BHQQQQdd")
+_LARGEST = 1 << 63
 _pack, _unpack_from, _SIZE = _FIXED.pack, _FIXED.unpack_from, _FIXED.size
 
 
@@ -128,6 +129,8 @@ def decode_record(topic: str, record: bytes, origin: Origin | None = None) -> Pu
     start = _SIZE + length
     if len(record) < start or said >= len(_ORIGINS):
         raise ValueError("a record is cut short or of an unknown origin")
+    if published >= _LARGEST or received >= _LARGEST:
+        raise ValueError("a record has a time out of range")
     if origin is not None and origin != said:
         said = origin
         record = bytes((origin,)) + record[1:]
