@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import pytest
 
@@ -13,7 +13,7 @@ from nearcast.broker.topic_settings import TopicSettings
 from nearcast.server.authorise import Authoriser
 from nearcast.server.delivery import Delivery
 from nearcast.server.effects import Effects
-from nearcast.server.home_clients import HomeClients
+from nearcast.server.home_clients import HomeClients, Starts
 from nearcast.server.log_rows import NotificationRow
 from nearcast.server.mesh_messages import (
     Forward,
@@ -188,6 +188,7 @@ def test_a_delivery_packs_notifications_per_home_and_passes_on_what_it_cannot_br
         lambda: NOW,
         clients,
         lambda client, frames, now: passed.append(client),
+        lambda broker, reached: None,
     )
     notify = Notify("t", "b", 1, 7, True, 0, b"hello", 1, 2, 3)
     made.send([OutgoingNotification(notify, directory.everyone("t"), "b", False)] * 2)
@@ -206,11 +207,39 @@ def test_a_delivery_packs_notifications_per_home_and_passes_on_what_it_cannot_br
 def test_without_clients_a_delivery_counts_what_comes_for_them() -> None:
     around = Surroundings()
     directory = SubscriberDirectory()
-    made = Delivery(around.peers, directory, around.effects, lambda: NOW, None, lambda *_: None)
+    made = Delivery(
+        around.peers,
+        directory,
+        around.effects,
+        lambda: NOW,
+        None,
+        lambda *_: None,
+        lambda *_: None,
+    )
     recipients = Recipients(("a",), {"e1": ("a",)})
     notify = Notify("t", "b", 1, 7, True, 0, b"hello")
     made.send([OutgoingNotification(notify, recipients, "", False)])
     assert around.effects.counts["notifications_undelivered"] == 1
+
+
+class Granted:
+    """Stands for what is heard of brokers, and notes which subscriptions were confirmed."""
+
+    def __init__(self) -> None:
+        self.requests: list[tuple[str, int, Starts]] = []
+        self.heard: list[tuple[str, str]] = []
+
+    def begin(self, broker: str, ends: Mapping[str, int]) -> None:
+        """Note where a broker is."""
+        self.heard += [(broker, topic) for topic in ends]
+
+    def brokers(self, wanted: str) -> list[tuple[str, str]]:
+        """Return what was noted."""
+        return [one for one in self.heard if one[1] == wanted]
+
+    def grant(self, client: str, request: int, starts: Starts) -> None:
+        """Note a confirmation."""
+        self.requests.append((client, request, starts))
 
 
 @pytest.mark.parametrize("order", [("e2", "e3"), ("e3", "e2")])
@@ -218,13 +247,16 @@ def test_a_subscription_is_confirmed_when_all_servers_have_answered(
     order: tuple[str, str],
 ) -> None:
     around = Surroundings("e2", "e3")
-    confirmed: list[tuple[str, int, bool]] = []
+    granted = Granted()
+    confirmed = granted.requests
     made = Subscriptions(
         around.peers,
         HomeClients(),
         SubscriberDirectory(),
         lambda topic: ["e2"],
-        lambda *told: confirmed.append(told),
+        lambda topic: {topic: 3},
+        granted,
+        lambda *told: None,
         lambda server, clients: None,
         EdgeSettings(),
     )
@@ -234,23 +266,27 @@ def test_a_subscription_is_confirmed_when_all_servers_have_answered(
     assert set(asked) == {"e2", "e3"}
     requests = {m.request for m in asked.values() if isinstance(m, Subscribers)}
     assert requests == {1}
-    around.hear(order[0], SubscribersKnown(1))
+    around.hear(order[0], SubscribersKnown(1, {"t": 7}))
     assert confirmed == []
     around.hear(order[1], SubscribersKnown(1))
-    assert confirmed == [("car", 2, True)]
+    starts = {("e1", "t"): 3, (order[0], "t"): 7}
+    assert confirmed == [("car", 2, starts)]
+    granted.heard.append(("e4", "t"))
     made.subscribe("car", 3, "t", NOW)  # known by now: no need to wait
-    assert confirmed[1:] == [("car", 3, True)]
+    assert confirmed[1:] == [("car", 3, starts | {("e4", "t"): 0})]
 
 
 def test_a_subscription_waits_longer_for_a_broker_than_for_others() -> None:
     around = Surroundings("e2", "e3")
-    confirmed: list[str] = []
+    granted = Granted()
     made = Subscriptions(
         around.peers,
         HomeClients(),
         SubscriberDirectory(),
         lambda topic: ["e2"],
-        lambda client, request, accepted: confirmed.append(client),
+        lambda topic: {},
+        granted,
+        lambda *told: None,
         lambda server, clients: None,
         EdgeSettings(broker_answers_s=5.0, server_answers_s=1.0),
     )
@@ -258,11 +294,11 @@ def test_a_subscription_waits_longer_for_a_broker_than_for_others() -> None:
     made.subscribe("bus", 1, "t", NOW)
     around.hear("e2", SubscribersKnown(1))
     made.expire(NOW + 1.0)
-    assert confirmed == ["car"]
+    assert [one[0] for one in granted.requests] == ["car"]
     made.expire(NOW + 4.9)
-    assert confirmed == ["car"]
+    assert [one[0] for one in granted.requests] == ["car"]
     made.expire(NOW + 5.0)
-    assert confirmed == ["car", "bus"]
+    assert [one[0] for one in granted.requests] == ["car", "bus"]
 
 
 def test_only_servers_that_the_orders_name_and_the_manager_are_heard() -> None:

@@ -203,7 +203,8 @@ def test_a_notification_that_comes_long_after_its_client_moved_follows_it() -> N
     made.obey(topic)
     made.site.run(20.0)
     assert made.people["c"].session.home == made.site.servers["e1"].home
-    assert made.heard() == {"a": [], "b": ["late"], "c": [], "d": []}
+    # its new home asks the broker for what it missed
+    assert made.heard() == {"a": [], "b": ["late"], "c": ["late"], "d": []}
     network.cuts.clear()
     made.site.run(20.0)
     assert made.heard() == {"a": [], "b": ["late"], "c": ["late"], "d": ["late"]}

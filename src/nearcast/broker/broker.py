@@ -258,7 +258,7 @@ class Broker:
                 actions.copies += deferred.copies
                 change = deferred.change
                 if change is not None and change.topic in self.topics:
-                    self.topics[change.topic].on_durable(change.positions, actions)
+                    self.topics[change.topic].on_durable(change, actions)
         if len(actions.acks) > 1:  # they are cumulative: the last one of a publisher says all
             last: dict[tuple[str, str], Ack] = {(one[0], one[1]): one for one in actions.acks}
             actions.acks = list(last.values())

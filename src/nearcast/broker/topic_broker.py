@@ -11,13 +11,14 @@ from nearcast.broker.claims import TopicClaims
 from nearcast.broker.notices import decode_entry, encode_entry
 from nearcast.broker.processor import Processor
 from nearcast.broker.recall import recall
+from nearcast.broker.replay import Replay, replay
 from nearcast.broker.requests import ProcessResult
 from nearcast.broker.sequence_gate import Ranges, SequenceGate, Stream, Verdict, is_well_formed
 from nearcast.broker.settlement import Deferred, Settlement
 from nearcast.broker.topic_processing import ProcessorWatch, TopicProcessing
 from nearcast.broker.topic_settings import TopicSettings
 from nearcast.broker.topic_spool import TopicSpool
-from nearcast.spool.changes import LiveTopic, Position
+from nearcast.spool.changes import LiveTopic, TopicChange
 from nearcast.wire.publication import Origin, Publication
 
 __all__ = ["TopicBroker"]
@@ -54,8 +55,11 @@ class TopicBroker:
     ) -> None:
         self.processing = TopicProcessing(settings, processor, clock, watch)
         self.spool = TopicSpool(settings.spool, settings.spool_bytes)
+        self._server = server
         self.unreadable = 0
         """Records of the log that could not be read."""
+        self.durable_end = first_offset
+        """The highest offset whose record is durable."""
         self.is_due = False
         """Whether the broker's pass has to call `run`; the broker sets it."""
         self._gate = SequenceGate()
@@ -107,6 +111,7 @@ class TopicBroker:
         actions.reports += self.processing.restore(live.state)
         self._settlement.begin()
         if durable:
+            self.durable_end = self.end
             for stream in self._streams.values():
                 stream.durable = stream.settled
 
@@ -315,10 +320,10 @@ class TopicBroker:
         """Go on with what the host made of a batch."""
         return self._settlement.on_processed(result, now_s, actions)
 
-    def on_durable(self, positions: Iterable[Position], actions: Actions) -> None:
+    def on_durable(self, change: TopicChange, actions: Actions) -> None:
         """Note that a change is synced; acknowledge what publishers wait for."""
-        topic = self.settings.topic
-        for position in positions:
+        topic, self.durable_end = change.topic, max(self.durable_end, change.end)
+        for position in change.positions:
             stream = self._streams.get(position.publisher)
             if stream is None:
                 continue
@@ -329,6 +334,10 @@ class TopicBroker:
                 actions.acks.append(Ack(topic, *position, stream.home))
                 stream.wants_ack = stream.sequence > position.sequence
         self.claims.yield_durable(actions)
+
+    def replay(self, since: int, through: int, client: str) -> Replay:
+        """Return the notifications after an offset again, for one client or for all."""
+        return replay(self.spool.view(), self._server, since, through, client)
 
     def recall(self, publisher: str, epoch: int, missing: Ranges) -> tuple[list[Publication], int]:
         """Return what is still spooled of missing messages, and the last one that is not, or 0.

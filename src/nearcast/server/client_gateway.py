@@ -11,6 +11,7 @@ from nearcast.server.guests import Guests
 from nearcast.server.handover import Handover
 from nearcast.server.home_clients import HomeClients
 from nearcast.server.log_rows import LogAction
+from nearcast.server.resumption import Resumption
 from nearcast.server.router import Router
 from nearcast.server.server_settings import EdgeSettings
 from nearcast.server.site_orders import Orders
@@ -18,7 +19,15 @@ from nearcast.server.subscriptions import Subscriptions
 from nearcast.server.vouching import Vouching
 from nearcast.server.way_teller import WayTeller
 from nearcast.wire.actions import Deliver, ServerEvent, SessionClosed, SessionOpened
-from nearcast.wire.messages import CloseReason, Refuse, RefuseReason, Report, Subscribe, Unsubscribe
+from nearcast.wire.messages import (
+    CloseReason,
+    Refuse,
+    RefuseReason,
+    Report,
+    Resume,
+    Subscribe,
+    Unsubscribe,
+)
 from nearcast.wire.publication import Origin, Publication
 from nearcast.wire.server_sessions import ServerSessions
 from nearcast.wire.settings import Address
@@ -47,6 +56,7 @@ class ClientGateway:
         clients: HomeClients,
         router: Router,
         subscriptions: Subscriptions,
+        resumption: Resumption,
         handover: Handover,
         guests: Guests | None,
         ways: WayTeller,
@@ -60,7 +70,7 @@ class ClientGateway:
     ) -> None:
         self._server, self.sessions, self._keys, self.clients = server, sessions, keys, clients
         self._router, self.subscriptions, self.handover = router, subscriptions, handover
-        self._guests, self._ways = guests, ways
+        self._guests, self._ways, self.resumption = guests, ways, resumption
         self._effects, self._is_ready = effects, is_ready
         self._authoriser, self._allowances, self._vouching = authoriser, allowances, vouching
         self._retry_after_s, self._settings = retry_after_s, settings
@@ -91,7 +101,9 @@ class ClientGateway:
         if self._guests is not None:
             self._guests.on_timer(now)
         self.subscriptions.expire(now)
+        self.resumption.on_timer()
         for client, topics in self.clients.take_outdated(now):
+            self.resumption.forget(client)
             self.subscriptions.end(client, topics)
 
     def next_wakeup(self) -> float:
@@ -142,6 +154,9 @@ class ClientGateway:
                 case Deliver(client, Unsubscribe(request, topic)):
                     self._log(client, topic, "unsubscribe", now)
                     self.subscriptions.unsubscribe(client, request, topic)
+                case Deliver(client, Resume() as question):
+                    if self._authoriser.authorise(client, "subscribe", question.topic) is None:
+                        self.resumption.ask(client, question, now)
                 case SessionOpened():
                     self._on_opened(event, now)
                 case SessionClosed():
@@ -236,6 +251,7 @@ class ClientGateway:
             if self._authoriser.authorise(client, "subscribe", topic) is not None:
                 self.clients.unsubscribe(client, topic)
                 self.subscriptions.end(client, [topic])
+        self.resumption.begin_session(client, goes_on=opened.goes_on)
         self.clients.begin_session(client, now + self._settings.grace_s)
         self._on_report(client, init.x_km, init.y_km, now)
         self.handover.arrived(client, now)
@@ -247,6 +263,7 @@ class ClientGateway:
         self._authoriser.end_session(client)
         self._allowances.end(client)
         counts[f"sessions_closed_{closed.reason.name.lower()}"] += 1
+        self.resumption.forget(client)
         topics = self.subscriptions.forget(client)
         if self._guests is not None:
             self._guests.left(client)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol
 
 from nearcast.broker.audiences import OutgoingNotification, Recipients
@@ -38,6 +38,8 @@ class Delivery:
         The clients here; None when this server has none.
     pass_on
         Takes what a client without a session here should get.
+    note
+        Is told the last offset by topic of what a broker sent.
     """
 
     def __init__(
@@ -48,7 +50,9 @@ class Delivery:
         clock: Callable[[], float],
         local: LocalClients | None,
         pass_on: Callable[[str, Sequence[bytes], float], None],
+        note: Callable[[str, Mapping[str, int]], None],
     ) -> None:
+        self._note = note
         self._peers, self._directory, self._effects = peers, directory, effects
         self._clock, self._local, self._pass_on = clock, local, pass_on
         self._notices: dict[str, list[Notice]] = {}
@@ -80,11 +84,17 @@ class Delivery:
             for home, some in notices.items():
                 self._peers.send(home, Notices(tuple(some)))
 
-    def _on_notices(self, _server: str, message: Notices, _now: float) -> None:
+    def _on_notices(self, server: str, message: Notices, _now: float) -> None:
         notified = self._now()
+        reached: dict[str, int] = {}
         for notice in message.notices:
             notify, left_out = decode_notify(notice.body), notice.left_out
+            if notify.broker:
+                if notify.broker != server:
+                    raise WireError("a notification names another broker than its sender")
+                reached[notify.topic] = notify.offset
             self._deliver(notify, notice.body, notice.clients, left_out, *notified)
+        self._note(server, reached)
 
     def _now(self) -> tuple[int, bytes]:
         """Return the time now, also as a field of a Notify: once for many notifications."""

@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from math import hypot
 
-__all__ = ["HomeClients"]
+from nearcast.trust.topic_pattern import is_pattern, matches
+
+__all__ = ["HomeClients", "Starts"]
+
+Starts = Mapping[tuple[str, str], int]
+"""By broker and topic: the offset after which a subscription hears it."""
 
 
 class HomeClients:
-    """Places and subscriptions of connected clients."""
+    """Places and subscriptions of connected clients.
+
+    What they subscribe to are topics and patterns of topics; either is called a topic here unless
+    it matters.
+    """
 
     def __init__(self) -> None:
         self._places: dict[str, tuple[float, float]] = {}
-        self._topics_of: dict[str, dict[str, None]] = {}
+        self._topics_of: dict[str, dict[str, Starts]] = {}
         self._subscribers_of: dict[str, dict[str, None]] = {}
+        self._patterns: dict[str, None] = {}
+        """Those of `_subscribers_of` that are patterns."""
         self._doubtful: dict[str, tuple[float, dict[str, None]]] = {}
         """By client: what it may no longer want, and until when it may say that it does."""
 
@@ -31,12 +42,14 @@ class HomeClients:
     def begin_session(self, client: str, until: float) -> None:
         """Note that a client has a new session: what it does not ask for again by then is over."""
         if self._topics_of.get(client):
-            self._doubtful[client] = (until, dict(self._topics_of[client]))
+            self._doubtful[client] = (until, dict.fromkeys(self._topics_of[client]))
 
     def subscribe(self, client: str, topic: str) -> None:
         """Note a subscription; twice is once."""
-        self._topics_of.setdefault(client, {})[topic] = None
+        self._topics_of.setdefault(client, {}).setdefault(topic, {})
         self._subscribers_of.setdefault(topic, {})[client] = None
+        if is_pattern(topic):
+            self._patterns[topic] = None
         if client in self._doubtful:
             self._doubtful[client][1].pop(topic, None)
 
@@ -47,6 +60,7 @@ class HomeClients:
         subscribers.pop(client, None)
         if not subscribers:
             self._subscribers_of.pop(topic, None)
+            self._patterns.pop(topic, None)
 
     def forget(self, client: str) -> Sequence[str]:
         """Forget a client; return what it subscribed to."""
@@ -76,6 +90,41 @@ class HomeClients:
     def subscribers(self, topic: str) -> Collection[str]:
         """Return the clients here that subscribe to a topic."""
         return self._subscribers_of.get(topic, {}).keys()
+
+    def set_starts(self, client: str, topic: str, starts: Starts) -> None:
+        """Note after which offsets a subscription hears its brokers."""
+        if topic in self._topics_of.get(client, {}):
+            self._topics_of[client][topic] = starts
+
+    def starts(self, client: str, topic: str) -> Starts:
+        """Return what `set_starts` noted."""
+        return self._topics_of.get(client, {}).get(topic, {})
+
+    def start(self, client: str, broker: str, topic: str) -> int:
+        """Return after which offset a client hears a broker of a topic; 0 when nobody said."""
+        found = [
+            starts.get((broker, topic), 0)
+            for wanted, starts in self._topics_of.get(client, {}).items()
+            if matches(wanted, topic)
+        ]
+        return min(found, default=0)
+
+    def hears(self, client: str, topic: str) -> bool:
+        """Tell whether a client subscribes to a topic, by its name or by a pattern."""
+        wanted = self._topics_of.get(client, {})
+        return topic in wanted or any(matches(one, topic) for one in wanted)
+
+    def has_listeners(self, topic: str) -> bool:
+        """Tell whether any client here hears a topic."""
+        return topic in self._subscribers_of or any(matches(one, topic) for one in self._patterns)
+
+    def listeners(self, topic: str) -> Collection[str]:
+        """Return the clients here that hear a topic, by its name or by a pattern."""
+        found = dict(self._subscribers_of.get(topic, {}))
+        for pattern in self._patterns:
+            if matches(pattern, topic):
+                found.update(self._subscribers_of[pattern])
+        return found.keys()
 
     def all_topics(self) -> Collection[str]:
         """Return all topics that some client here subscribes to."""

@@ -33,6 +33,9 @@ __all__ = [
     "Notice",
     "Notices",
     "Presence",
+    "ReplayedNotice",
+    "Resume",
+    "Resumed",
     "SpoolDamaged",
     "Subscribers",
     "SubscribersKnown",
@@ -175,6 +178,37 @@ class Notices(_Base, frozen=True):
     notices: tuple[Notice, ...]
 
 
+class Resume(_Base, frozen=True):
+    """A home to a broker: tell again what came after an offset; answered by Resumed."""
+
+    topic: str
+    client: str
+    """For this client; empty: for all subscribers at the home."""
+    since: int
+
+
+class ReplayedNotice(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A notification that is told again."""
+
+    body: bytes
+    """Of a Notify frame, without the home's time."""
+    clients: tuple[str, ...] | None = None
+    """To whom; None: all subscribers but the publisher."""
+
+
+class Resumed(_Base, frozen=True):
+    """A broker to a home: what came after an offset, in as many of these as it takes."""
+
+    topic: str
+    client: str
+    notices: tuple[ReplayedNotice, ...]
+    missed: int
+    """Publications that were after the offset and are gone."""
+    through: int
+    """The last offset that was looked at; later ones are told as they come."""
+    is_last: bool
+
+
 class Undelivered(_Base, frozen=True):
     """A client's last home to its next one: notifications that it may not have, encoded."""
 
@@ -206,6 +240,9 @@ class SubscribersKnown(_Base, frozen=True):
     """Answer to a Subscribers with a request: from now on they are notified."""
 
     request: int
+    ends: dict[str, int] = {}
+    """By topic, of those that the sender manages and the subscription concerns: the highest
+    offset so far. The subscribers are told of what comes after it."""
 
 
 class SyncDone(_Base, frozen=True):
@@ -303,6 +340,8 @@ MeshMessage = (
     | Denied
     | Notices
     | Undelivered
+    | Resume
+    | Resumed
     | Subscribers
     | SubscribersKnown
     | SyncDone

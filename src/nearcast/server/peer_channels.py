@@ -74,6 +74,7 @@ class PeerChannels:
         self._dirty: dict[PeerStream, None] = {}
         self._restarted: dict[str, None] = {}
         self._gaps: dict[str, None] = {}
+        self._skipped: dict[str, None] = {}
         self._due = NEVER
         """No timer of any stream is due before; spares looking at all of them at each event."""
         self.dropped = 0
@@ -136,6 +137,7 @@ class PeerChannels:
         if found.base - 1 > stream.taken:
             # taken by an earlier incarnation of this server, or dropped by the sender
             stream.taken = found.base - 1
+            self._skipped[server] = None
         if not found.messages:
             return []
         # a large transfer goes on as soon as it is acknowledged
@@ -155,6 +157,11 @@ class PeerChannels:
         found, self._gaps = list(self._gaps), {}
         return found
 
+    def take_skipped(self) -> list[str]:
+        """Return the servers that dropped messages for this one, or sent them before its start."""
+        found, self._skipped = list(self._skipped), {}
+        return found
+
     def forget(self, server: str) -> None:
         """Give up a server that is no longer part of the site."""
         peer = self._peers.pop(server, None)
@@ -163,6 +170,7 @@ class PeerChannels:
             self._dirty.pop(peer.bulk, None)
             self._restarted.pop(server, None)
             self._gaps.pop(server, None)
+            self._skipped.pop(server, None)
 
     def poll(self, now: float) -> list[tuple[str, bytes]]:
         """Return the frames to send now, each with the server it goes to; bulk comes last."""

@@ -53,6 +53,10 @@ class Peers:
         messages = self._channels.receive(from_server, frame, now)
         return self._channels.take_restarted(), messages
 
+    def take_skipped(self) -> list[str]:
+        """Return peers that had to drop messages for this server, before it takes later ones."""
+        return self._channels.take_skipped()
+
     def take_gaps(self) -> list[str]:
         """Return peers that are back after messages to them had to be dropped."""
         return self._channels.take_gaps()

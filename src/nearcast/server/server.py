@@ -40,6 +40,8 @@ from nearcast.server.mesh_messages import (
 from nearcast.server.outputs import Outputs
 from nearcast.server.peer_channels import PeerChannels
 from nearcast.server.peers import Peers
+from nearcast.server.replays import Replays
+from nearcast.server.resumption import Resumption
 from nearcast.server.router import Router
 from nearcast.server.server_settings import EdgeSettings, ServerSettings
 from nearcast.server.site_orders import ClientOrder, Orders
@@ -143,17 +145,21 @@ class Server:
             settings.retry_after_s,
             settings.takeover_s,
         )
+        self._replays = Replays(peers, part.broker, effects, self._may_resume)
         self._check_at = float("-inf")
         self._reports = LoadReports(peers, self._load, settings.report_interval_s)
         self.clients: ClientGateway | None = None
         """The part for clients; None for the cloud server."""
         if access is not None and sessions is not None:
             edge, homes = access.edge or EdgeSettings(), HomeClients()
+            resumption = Resumption(peers, homes, sessions, self._replays, effects)
             subscriptions = Subscriptions(
                 peers,
                 homes,
                 directory,
                 self.brokers_of,
+                part.topics.ends,
+                resumption,
                 sessions.confirm,
                 self._vouching.show,
                 edge,
@@ -167,6 +173,7 @@ class Server:
                 homes,
                 router,
                 subscriptions,
+                resumption,
                 handover,
                 Guests(peers, self._on_guest) if trust is not None else None,
                 WayTeller(settings.server, sessions, wire.report_interval_s),
@@ -179,7 +186,8 @@ class Server:
                 edge,
             )
         pass_on = self.clients.handover.pass_on if self.clients else self._count_undelivered
-        self._delivery = Delivery(peers, directory, effects, clock, sessions, pass_on)
+        note = self.clients.resumption.note if self.clients else self._note_nothing
+        self._delivery = Delivery(peers, directory, effects, clock, sessions, pass_on, note)
         part.connect(self._delivery, router)
         peers.on(Subscribers, self._on_subscribers)
         peers.on(Unsubscribed, lambda home, message, _: directory.on_unsubscribed(home, message))
@@ -200,6 +208,9 @@ class Server:
     def on_mesh(self, from_server: str, frame: bytes, now: float) -> Outputs:
         """Take a frame of another server."""
         restarted, messages = self._peers.receive(from_server, frame, now)
+        for server in dict.fromkeys((*restarted, *self._peers.take_skipped())):
+            if self.clients is not None:
+                self.clients.resumption.on_interrupted(server, now)
         for server in restarted:
             self._vouching.forget_server(server)
             self._introductions.on_restarted(server)
@@ -211,6 +222,7 @@ class Server:
     def on_committed(self, tickets: Iterable[int], now: float) -> Outputs:
         """Go on with what has waited for these groups to be durable."""
         self._broker_part.do(self.broker.on_committed(tickets))
+        self._replays.try_again()
         return self._finish(now)
 
     def on_processed(self, results: Iterable[ProcessResult], now: float) -> Outputs:
@@ -233,7 +245,12 @@ class Server:
     def next_wakeup(self) -> float:
         """Return when to call `on_timer` at the latest."""
         claims = self._broker_part.claims
-        own = min(self._peers.next_wakeup(), self._reports.next_wakeup(), claims.next_wakeup())
+        own = min(
+            self._peers.next_wakeup(),
+            self._reports.next_wakeup(),
+            claims.next_wakeup(),
+            self._replays.next_wakeup(),
+        )
         return own if self.clients is None else min(own, self.clients.next_wakeup())
 
     def obey(self, orders: Orders, now: float) -> Outputs:
@@ -253,6 +270,7 @@ class Server:
 
     def _finish(self, now: float) -> Outputs:
         """End a pass: process what it brought, and pack what it has for each client and server."""
+        self._replays.finish(now)  # before what the pass has to tell, which is newer
         self._broker_part.finish(now)
         self._router.flush()
         self._delivery.flush()
@@ -306,8 +324,17 @@ class Server:
             if self._vouching.allows(home, one[0], "subscribe", topic, now)
         )
         self.subscribers.on_subscribers(home, structs.replace(message, clients=allowed))
+        self._replays.try_again()
         if message.request and len(allowed) == len(message.clients):
-            self._peers.send(home, SubscribersKnown(message.request))
+            self._peers.send(home, SubscribersKnown(message.request, self.topics.ends(topic)))
+
+    def _may_resume(self, home: str, topic: str, client: str, now: float) -> bool:
+        """Tell whether a home may ask for a topic's notifications: a resume is a subscription."""
+        if home == self.settings.server:  # asked there
+            return True
+        if client:
+            return self._vouching.allows(home, client, "subscribe", topic, now)
+        return self.subscribers.has_home(topic, home)
 
     def _on_replaced(self, client: str, now: float) -> None:
         """Drop what a client may not do by its new credential, and the session of the old one."""
@@ -344,6 +371,9 @@ class Server:
         if self.clients is not None:
             subscriptions = self.clients.subscriptions
             subscriptions.tell(subscriptions.updates.introduce(server))
+
+    def _note_nothing(self, _broker: str, _reached: Mapping[str, int]) -> None:
+        """Have no clients that hear anything."""
 
     def _count_undelivered(self, _client: str, frames: Sequence[bytes], _now: float) -> None:
         self.counts["notifications_undelivered"] += len(frames)

@@ -26,6 +26,10 @@ class SubscriberDirectory(SubscriberTable):
         """Return the homes of a subscriber."""
         return tuple(self._homes.get(topic, {}).get(client, ()))
 
+    def has_home(self, topic: str, home: str) -> bool:
+        """Tell whether a home told of any subscriber of a topic."""
+        return any(home in homes for homes in self._homes.get(topic, {}).values())
+
     def by_home(self, topic: str, clients: Iterable[str]) -> dict[str, list[str]]:
         """Return subscribers of a topic sorted by their homes."""
         found: dict[str, list[str]] = {}

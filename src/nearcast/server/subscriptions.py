@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from typing import Protocol
 
-from nearcast.server.home_clients import HomeClients
+from nearcast.server.home_clients import HomeClients, Starts
 from nearcast.server.mesh_messages import (
     Manages,
     Moved,
@@ -18,10 +19,28 @@ from nearcast.server.server_settings import EdgeSettings
 from nearcast.server.subscribers import SubscriberDirectory
 from nearcast.server.subscription_updates import SubscriptionUpdates, Update
 
-__all__ = ["Subscriptions"]
+__all__ = ["Progress", "Subscriptions"]
 
 Confirm = Callable[[str, int, bool], None]
 """Gets a client, the number of its request, and whether it is granted."""
+Ends = Callable[[str], dict[str, int]]
+"""Returns the highest offsets of this server's topics that a subscription concerns."""
+
+
+class Progress(Protocol):
+    """How far brokers were heard here; `Resumption`."""
+
+    def begin(self, broker: str, ends: Mapping[str, int]) -> None:
+        """Note where a broker's topics were when a client subscribed."""
+        ...
+
+    def brokers(self, wanted: str) -> Iterable[tuple[str, str]]:
+        """Return the brokers, with topics, that a subscription concerns."""
+        ...
+
+    def grant(self, client: str, request: int, starts: Starts) -> None:
+        """Confirm a subscription and say where it starts."""
+        ...
 
 
 @dataclass(slots=True)
@@ -34,6 +53,8 @@ class _Unconfirmed:
     """The client's number for it."""
     waits_for: dict[str, float]
     """Servers that have not answered, and until when they may."""
+    starts: dict[tuple[str, str], int]
+    """By broker and topic: after which offset it is heard."""
 
 
 class Subscriptions:
@@ -51,11 +72,13 @@ class Subscriptions:
         clients: HomeClients,
         directory: SubscriberDirectory,
         brokers_of: Callable[[str], Iterable[str]],
+        ends: Ends,
+        progress: Progress,
         confirm: Confirm,
         show: Callable[[str, Iterable[str]], None],
         settings: EdgeSettings,
     ) -> None:
-        self._show = show
+        self._ends, self._progress, self._show = ends, progress, show
         self._peers, self._clients, self._directory = peers, clients, directory
         self._brokers_of, self._confirm, self._settings = brokers_of, confirm, settings
         self.updates = SubscriptionUpdates(
@@ -81,12 +104,18 @@ class Subscriptions:
             + (settings.broker_answers_s if server in brokers else settings.server_answers_s)
             for server in self._peers.others
         }
+        own = self._peers.server
+        starts = {(own, one): end for one, end in self._ends(topic).items()}
         if is_known or not waits_for:
             self.tell(self.updates.subscribed(client, topic))
-            self._confirm(client, request, True)
+            if is_known:  # brokers that came later are heard from their beginning
+                before = self._clients.starts(client, topic)
+                heard = self._progress.brokers(topic)
+                starts = {key: before.get(key, 0) for key in (*starts, *heard, *before)}
+            self._grant(client, topic, request, starts)
             return
         self._number += 1
-        self._unconfirmed[self._number] = _Unconfirmed(client, topic, request, waits_for)
+        self._unconfirmed[self._number] = _Unconfirmed(client, topic, request, waits_for, starts)
         self._number_of[client, topic] = self._number
         self.tell(self.updates.subscribed(client, topic, self._number))
 
@@ -152,13 +181,19 @@ class Subscriptions:
         one = self._unconfirmed.get(message.request)
         if one is not None:
             one.waits_for.pop(server, None)
+            one.starts.update({(server, topic): end for topic, end in message.ends.items()})
+            self._progress.begin(server, message.ends)
             self._confirm_if_known(message.request)
 
     def _confirm_if_known(self, number: int) -> None:
         one = self._unconfirmed[number]
         if not one.waits_for:
             self._forget_request(one.client, one.topic)
-            self._confirm(one.client, one.request, True)
+            self._grant(one.client, one.topic, one.request, one.starts)
+
+    def _grant(self, client: str, topic: str, request: int, starts: Starts) -> None:
+        self._clients.set_starts(client, topic, starts)
+        self._progress.grant(client, request, starts)
 
     def _forget_request(self, client: str, topic: str) -> None:
         number = self._number_of.pop((client, topic), None)

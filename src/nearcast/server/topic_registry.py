@@ -14,6 +14,7 @@ from nearcast.server.processor_rules import ProcessorRule, rule_for
 from nearcast.server.server_settings import ServerSettings
 from nearcast.server.site_orders import Orders, TopicOrder
 from nearcast.spool.changes import Group, LiveTopic
+from nearcast.trust.topic_pattern import is_pattern, matches
 
 __all__ = ["TopicRegistry"]
 
@@ -142,6 +143,13 @@ class TopicRegistry:
         if topic in self._broker.topics:
             known[self._settings.server] = None
         return list(known)
+
+    def ends(self, wanted: str) -> dict[str, int]:
+        """Return the highest offsets of the topics here that a subscription concerns."""
+        topics = self._broker.topics
+        if not is_pattern(wanted):
+            return {wanted: topics[wanted].end} if wanted in topics else {}
+        return {topic: one.end for topic, one in topics.items() if matches(wanted, topic)}
 
     def take_newcomers(self) -> list[tuple[str, str]]:
         """Return (server, topic) pairs: brokers that may miss what is spooled here."""

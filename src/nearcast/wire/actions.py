@@ -14,6 +14,7 @@ from nearcast.wire.messages import (
     Init,
     RefuseReason,
     Report,
+    Resume,
     Subscribe,
     Unsubscribe,
 )
@@ -33,6 +34,7 @@ __all__ = [
     "EchoReturned",
     "Home",
     "HomeUnreachable",
+    "Missed",
     "PublicationRefused",
     "SendDatagram",
     "ServerEvent",
@@ -71,13 +73,16 @@ class SessionOpened(msgspec.Struct, frozen=True, gc=False):
     address: Address
     """Where it seems to be: nothing larger than an answer goes there before it is proved."""
     credential: ClientCredential
+    goes_on: bool = False
+    """Whether it takes the place of a session of the same program: what that one had not confirmed
+    is sent again, so that nothing is missing between the two."""
 
 
 class Deliver(msgspec.Struct, frozen=True, gc=False):
     """A client sent this message; publications come as they are."""
 
     client: str
-    message: Report | Subscribe | Unsubscribe
+    message: Report | Subscribe | Unsubscribe | Resume
 
 
 class SessionClosed(msgspec.Struct, frozen=True, gc=False):
@@ -155,6 +160,15 @@ class Confirmed(msgspec.Struct, frozen=True, gc=False):
     reason: str
 
 
+class Missed(msgspec.Struct, frozen=True, gc=False):
+    """Publications of a topic are gone that the client would have been notified of."""
+
+    topic: str
+    broker: str
+    """The server that had processed them."""
+    count: int
+
+
 class EchoReturned(msgspec.Struct, frozen=True, gc=False):
     """The server returned an echo."""
 
@@ -170,5 +184,6 @@ ClientEvent = (
     | PublicationRefused
     | Confirmed
     | Notification
+    | Missed
     | EchoReturned
 )

@@ -30,6 +30,7 @@ from nearcast.wire.codec import (
     encode_publish_tail,
     join_publish,
 )
+from nearcast.wire.cursors import Cursors, SavedCursors
 from nearcast.wire.framing import Kind, check_fits, read_header
 from nearcast.wire.inbox import Inbox
 from nearcast.wire.limits import check_payload
@@ -38,6 +39,8 @@ from nearcast.wire.messages import (
     CloseReason,
     Confirm,
     Echo,
+    Gap,
+    Heartbeat,
     Message,
     Redirect,
     Report,
@@ -67,6 +70,8 @@ class ClientSession:
         Its id: a longer one leaves less room for payloads.
     servers
         Other ways into its site; its home tells it more.
+    cursors
+        Where an earlier client was: notifications since then are asked for.
     """
 
     def __init__(
@@ -78,6 +83,7 @@ class ClientSession:
         credential: bytes = b"",
         client: str = "",
         servers: Sequence[Home] = (),
+        cursors: SavedCursors | None = None,
     ) -> None:
         self._settings = settings or WireSettings()
         self._context = ClientContext(static_key, random_bytes, self._settings, credential, client)
@@ -87,6 +93,7 @@ class ClientSession:
         self._home = ClientConnection(self._context, home, ways=self._ways)
         self._inbox = Inbox()
         self._subscriptions = Subscriptions(self._settings)
+        self._cursors = Cursors(self._settings, cursors)
         self._once: Counter[str] = Counter()
         """Fire-and-forget publications so far, by topic."""
         self._echoes: dict[bytes, float] = {}
@@ -117,6 +124,11 @@ class ClientSession:
     def unacknowledged(self) -> int:
         """How many durable publications are not known to be safe."""
         return len(self._home.outbox)
+
+    @property
+    def cursors(self) -> SavedCursors:
+        """How far this client has heard what it subscribes to, for a later one to go on."""
+        return self._cursors.saved
 
     # Calls of the application
 
@@ -176,6 +188,8 @@ class ClientSession:
     def _want(self, topic: str, subscribed: bool) -> None:
         check_fits(len(encode(Subscribe(0, topic))), self._settings.datagram_limit)
         self._subscriptions.want(topic, subscribed)
+        if not subscribed:
+            self._cursors.ended(topic)
         self._due = _AT_ONCE
 
     def echo(self, payload: bytes, now: float) -> None:
@@ -226,6 +240,7 @@ class ClientSession:
             raise Refused("unknown_session")
         elif self._home.on_handshake(header, data, now):
             self._subscriptions.restart()
+            self._cursors.restart()
             self._context.events.append(Connected(self.home, self.epoch))
         self._due = _AT_ONCE
 
@@ -236,7 +251,9 @@ class ClientSession:
             if isinstance(message, tuple):
                 has_notifications = True
                 notification = self._inbox.accept(message, arrived_us)
-                if notification is not None:
+                if notification is not None and (
+                    not notification.offset or self._cursors.note(notification, now)
+                ):
                     self._context.events.append(notification)
                 continue
             self._due = _AT_ONCE
@@ -252,9 +269,15 @@ class ClientSession:
         events = self._context.events
         match message:
             case Confirm():
-                confirmed = self._subscriptions.confirm(message)
-                if confirmed is not None:
-                    events.append(confirmed)
+                self._on_confirm(message)
+            case Gap():
+                missed = self._cursors.on_gap(message)
+                if missed is not None:
+                    events.append(missed)
+            case Heartbeat(token=b"", answer=False):
+                self._cursors.on_settled(message.unsettled_ms / 1000, now)
+                if message.lost and self._home.handshake is None:
+                    self.connect(now)  # in a new session it can be asked for
             case Echo(answer=True) if message.payload in self._echoes:
                 round_trip_s = now - self._echoes.pop(message.payload)
                 events.append(EchoReturned(message.payload, round_trip_s))
@@ -267,6 +290,16 @@ class ClientSession:
                 self._on_close(message.reason, now)
             case _:
                 self._home.on_message(message, now)
+
+    def _on_confirm(self, confirm: Confirm) -> None:
+        topic = self._subscriptions.topic_of(confirm.request)
+        if topic is None or not self._cursors.has_starts(topic, confirm.starts):
+            return  # the request is repeated, and so is the answer
+        confirmed = self._subscriptions.confirm(confirm)
+        if confirmed is not None:
+            if confirmed.subscribed and confirmed.accepted:
+                self._cursors.confirmed(topic)
+            self._context.events.append(confirmed)
 
     def _on_redirect(self, redirect: Redirect, now: float) -> None:
         try:
@@ -298,8 +331,13 @@ class ClientSession:
                 context.events.append(Disconnected(self.home, CloseReason.SILENT))
             home.try_handshakes(now)
             if home.link is not None:
-                home.send(now, [encode(request) for request in self._subscriptions.due(now)])
+                requests = [*self._subscriptions.due(now), *self._cursors.due(now)]
+                home.send(now, [encode(request) for request in requests])
+            self._cursors.expire(now)
             self._due = self._next_due()
+        if self._cursors.released:
+            released, self._cursors.released = self._cursors.released, []
+            context.events += released
         outgoing, context.outgoing = context.outgoing, []
         events, context.events = context.events, []
         return [*outgoing, *events] if outgoing else [*events]
@@ -307,8 +345,11 @@ class ClientSession:
     def next_wakeup(self) -> float:
         """Return when to poll again at the latest; infinity when only datagrams matter."""
         context = self._context
-        return _AT_ONCE if context.outgoing or context.events else self._due
+        has_more = context.outgoing or context.events or self._cursors.released
+        return _AT_ONCE if has_more else self._due
 
     def _next_due(self) -> float:
         due = self._home.next_due()
-        return due if self._home.link is None else min(due, self._subscriptions.next_due())
+        if self._home.link is None:
+            return due
+        return min(due, self._subscriptions.next_due(), self._cursors.next_due())

@@ -99,6 +99,8 @@ class Heartbeat(msgspec.Struct, frozen=True, gc=False):
     answer: bool = False
     unsettled_ms: int = 0
     """Since when notifications are unconfirmed, in the server's answer to a Report."""
+    lost: bool = False
+    """Whether notifications of this session were given up."""
 
 
 class Report(msgspec.Struct, frozen=True, gc=False):

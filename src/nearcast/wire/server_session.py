@@ -9,7 +9,7 @@ from typing import NamedTuple
 import msgspec
 
 from nearcast.trust.credentials import ClientCredential
-from nearcast.wire.actions import Datagram, SendDatagram
+from nearcast.wire.actions import Datagram, SendDatagram, SessionOpened
 from nearcast.wire.backoff import next_wait_s
 from nearcast.wire.channel import REPLAY_WINDOW, Channel
 from nearcast.wire.codec import COPY, encode, mark_copy
@@ -39,6 +39,8 @@ class Flight(NamedTuple):
     frames: Sequence[bytes]
     due: float
     wait_s: float
+    since: float
+    """When they were sent for the first time."""
 
 
 class UnsealedDatagram(msgspec.Struct, frozen=True, gc=False):
@@ -72,7 +74,7 @@ def pack_frames(frames: Sequence[bytes], room: int, now: float, wait_s: float) -
     packets = []
     for group in pack(frames, room):
         told = [frame for frame in group if _is_notification(frame)]
-        flight = Flight(told, now + wait_s, wait_s) if told else None
+        flight = Flight(told, now + wait_s, wait_s, now) if told else None
         packets.append(Packet(b"".join(group), flight))
     return packets
 
@@ -172,6 +174,8 @@ class ServerSession:
     def take_frames(self) -> list[bytes]:
         """Return what is queued, acknowledgements first; nothing before an address is proved."""
         if self.address is None:
+            dropped = self.frames[:-_WAITING_LIMIT]
+            self.notifications_dropped += sum(map(_is_notification, dropped))
             del self.frames[:-_WAITING_LIMIT]
             return []
         frames, self.frames = self.frames, []
@@ -220,6 +224,25 @@ class ServerSession:
         """Whether notifications are unconfirmed."""
         return bool(self._flights)
 
+    def heartbeat(self, missing_since: float, now: float) -> Heartbeat:
+        """Return the answer to a Report: it says what the client can be sure to have.
+
+        Parameters
+        ----------
+        missing_since
+            Since when the server itself waits for what clients should have been sent.
+        """
+        since = min((one.since for one in self._flights.values()), default=missing_since)
+        unsettled_s = now - min(since, missing_since)
+        unsettled_ms = 1 + int(unsettled_s * 1000) if unsettled_s >= 0 else 0
+        return Heartbeat(unsettled_ms=unsettled_ms, lost=self.notifications_dropped > 0)
+
+    def opened(self, address: Address, old: ServerSession | None) -> SessionOpened:
+        """Return the event that the client is here; it may have had an old session."""
+        # a program without an epoch has no memory: it has heard nothing of the old one
+        goes_on = old is not None and not old.notifications_dropped and self.init.epoch > 0
+        return SessionOpened(self.client, self.init, address, self.credential, goes_on)
+
     def next_resend(self) -> float:
         """Return when the next notification is due again."""
         return min((flight.due for flight in self._flights.values()), default=float("inf"))
@@ -232,7 +255,7 @@ class ServerSession:
                 del self._flights[counter]
                 wait_s = next_wait_s(flight.wait_s, self._settings.longest_retry_s)
                 copies = [mark_copy(frame) for frame in flight.frames]
-                again = Flight(flight.frames, now + wait_s, wait_s)
+                again = Flight(flight.frames, now + wait_s, wait_s, flight.since)
                 self.send([Packet(b"".join(copies), again)], sent)
         return sent
 

@@ -18,7 +18,6 @@ from nearcast.wire.actions import (
     Home,
     ServerEvent,
     SessionClosed,
-    SessionOpened,
 )
 from nearcast.wire.codec import Refused, encode
 from nearcast.wire.framing import SEALED_HEADER, SEALED_OVERHEAD, Kind, read_header
@@ -36,6 +35,7 @@ from nearcast.wire.messages import (
     Notify,
     Redirect,
     Report,
+    Resume,
     Subscribe,
     Unsubscribe,
 )
@@ -82,11 +82,12 @@ class ServerSessions:
         """Sessions with something to send, in the order in which it came up."""
         self._awaiting: dict[int, ServerSession] = {}
         """Sessions with unconfirmed notifications, by index."""
-        self._dropped_before = 0
         self._opener = SessionOpener(self.handshakes, self._table, random_bytes, self._settings)
         self._outgoing = self._opener.outgoing
         self._events: list[ServerEvent] = []
         self._next_resend = float("inf")
+        self.unsettled_since = float("inf")
+        """Since when something is missing that clients here should have been sent."""
 
     def __len__(self) -> int:
         return len(self._table.by_index)
@@ -168,19 +169,19 @@ class ServerSessions:
             for frame in old.unconfirmed():
                 session.queue(frame)
             self._mark(session)
-        self._events.append(
-            SessionOpened(session.client, session.init, address, session.credential)
-        )
+        self._events.append(session.opened(address, old))
 
     def _on_message(
         self, session: ServerSession, message: Message, address: Address, now: float
     ) -> None:
         match message:
-            case Subscribe() | Unsubscribe():
+            case Subscribe() | Unsubscribe() | Resume():
                 self._events.append(Deliver(session.client, message))
             case Report():
                 self._events.append(Deliver(session.client, message))
-                self._queue(session, session.redirect or Heartbeat())
+                self._queue(
+                    session, session.redirect or session.heartbeat(self.unsettled_since, now)
+                )
             case Heartbeat(answer=True):
                 session.on_answer(address, message.token)
                 self._mark(session)  # what waited for a proved address
@@ -353,8 +354,7 @@ class ServerSessions:
     @property
     def notifications_dropped(self) -> int:
         """Unconfirmed notifications that were given up, of sessions past and present."""
-        present = sum(one.notifications_dropped for one in self._table.by_client.values())
-        return self._dropped_before + present
+        return self._table.notifications_dropped
 
     def _queue(self, session: ServerSession, message: Message) -> None:
         frame = encode(message)
@@ -374,7 +374,6 @@ class ServerSessions:
         self._table.remove(session)
         session.is_open = False
         self._awaiting.pop(session.index, None)
-        self._dropped_before += session.notifications_dropped
         if session.is_confirmed:
             left = tuple(session.unconfirmed())
             self._events.append(SessionClosed(session.client, reason, left))

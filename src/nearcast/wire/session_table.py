@@ -21,12 +21,19 @@ class SessionTable:
         self.by_index: dict[int, ServerSession] = {}
         self.by_client: dict[str, ServerSession] = {}
         """Confirmed sessions only."""
+        self._dropped_before = 0
         self._half_open: dict[str, list[ServerSession]] = {}
         """By client, the oldest first."""
 
     def is_crowded(self, client: str) -> bool:
         """Tell whether so many sessions wait for a client that some may come from a replayer."""
         return len(self._half_open.get(client, ())) >= self._settings.half_open_limit
+
+    @property
+    def notifications_dropped(self) -> int:
+        """Unconfirmed notifications that were given up, of sessions past and present."""
+        present = sum(one.notifications_dropped for one in self.by_client.values())
+        return self._dropped_before + present
 
     def make_room(self, client: str) -> bool:
         """Forget one half-open session if the client has many; tell whether one more has room.
@@ -60,7 +67,8 @@ class SessionTable:
 
     def remove(self, session: ServerSession) -> None:
         """Forget a session."""
-        self.by_index.pop(session.index, None)
+        if self.by_index.pop(session.index, None) is not None:
+            self._dropped_before += session.notifications_dropped
         client = session.client
         if self.by_client.get(client) is session:
             del self.by_client[client]

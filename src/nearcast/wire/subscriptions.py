@@ -58,6 +58,11 @@ class Subscriptions:
                 message = Subscribe if request.subscribed else Unsubscribe
                 yield message(request.number, topic)
 
+    def topic_of(self, number: int) -> str | None:
+        """Return the topic of a request that waits for its answer."""
+        found = (topic for topic, one in self._requests.items() if one.number == number)
+        return next(found, None)
+
     def confirm(self, confirm: Confirm) -> Confirmed | None:
         """Take an answer; None when it is not the first one to a current request."""
         for topic, request in self._requests.items():

@@ -33,14 +33,16 @@ class Acknowledge(_message.Message):
     def __init__(self, session: _Optional[int] = ..., report_interval_s: _Optional[float] = ..., epoch: _Optional[int] = ...) -> None: ...
 
 class Heartbeat(_message.Message):
-    __slots__ = ("token", "answer", "unsettled_ms")
+    __slots__ = ("token", "answer", "unsettled_ms", "lost")
     TOKEN_FIELD_NUMBER: _ClassVar[int]
     ANSWER_FIELD_NUMBER: _ClassVar[int]
     UNSETTLED_MS_FIELD_NUMBER: _ClassVar[int]
+    LOST_FIELD_NUMBER: _ClassVar[int]
     token: bytes
     answer: bool
     unsettled_ms: int
-    def __init__(self, token: _Optional[bytes] = ..., answer: _Optional[bool] = ..., unsettled_ms: _Optional[int] = ...) -> None: ...
+    lost: bool
+    def __init__(self, token: _Optional[bytes] = ..., answer: _Optional[bool] = ..., unsettled_ms: _Optional[int] = ..., lost: _Optional[bool] = ...) -> None: ...
 
 class Report(_message.Message):
     __slots__ = ("x_km", "y_km", "direction_deg", "speed_mps", "time_us")

@@ -1,0 +1,126 @@
+"""A broker's answers to homes that ask for notifications again.
+
+An answer waits until all that was settled when it was asked for is durable: nobody is told to have
+heard what a crash may undo. What was settled later, subscribers hear as it comes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from nearcast.broker.broker import Broker
+from nearcast.broker.replay import ReplayedNotification
+from nearcast.errors import WireError
+from nearcast.server.effects import Effects
+from nearcast.server.mesh_messages import ReplayedNotice, Resume, Resumed
+from nearcast.server.peers import Peers
+from nearcast.wire.hot_frames import encode_notify
+
+__all__ = ["Replays"]
+
+_WAITING_LIMIT = 10_000
+"""Questions of clients that may wait for their answers; clients repeat what is refused."""
+_PER_PASS = 2_000
+"""Notifications, about, after which other events have their turn."""
+_LOOKED_AT = 200
+"""Questions that a pass looks at, ready or not."""
+_MESSAGE_BYTES = 64 << 10
+
+Allows = Callable[[str, str, str, float], bool]
+"""Gets a home, a topic, a client or "", and the time."""
+
+
+class Replays:
+    """Questions of homes, and what the spools have to say to them.
+
+    Parameters
+    ----------
+    allows
+        Tells whether a home may ask for a topic, for a client or for all that it has.
+    """
+
+    def __init__(self, peers: Peers, broker: Broker, effects: Effects, allows: Allows) -> None:
+        self._peers, self._broker, self._effects = peers, broker, effects
+        self._allows = allows
+        self.answer_here: Callable[[str, Resumed, float], None] = lambda *_: None
+        """Takes the answers to this server's own clients."""
+        self._waiting: dict[tuple[str, str, str], tuple[int, int]] = {}
+        """By home, topic and client: after which offset, and up to which."""
+        self._has_more = False
+        peers.on(Resume, lambda home, one, _: self.ask(home, one.topic, one.client, one.since))
+
+    def ask(self, home: str, topic: str, client: str, since: int) -> None:
+        """Take a question; it is answered at the end of this pass or of a later one."""
+        if client and len(self._waiting) >= _WAITING_LIMIT:
+            self._effects.counts["resumes_refused"] += 1
+            return
+        managed = self._broker.topics.get(topic)
+        through = managed.end if managed is not None else 0
+        self._waiting[home, topic, client] = (since, through)
+        self._effects.counts["resumes"] += 1
+        self._has_more = True
+
+    def try_again(self) -> None:
+        """Note that something became durable or known that answers may have waited for."""
+        self._has_more = bool(self._waiting)
+
+    def finish(self, now: float) -> None:
+        """End a pass: answer what can be answered."""
+        if not self._has_more:
+            return
+        budget, self._has_more = _PER_PASS, False
+        for key in list(self._waiting)[:_LOOKED_AT]:
+            since, through = self._waiting.pop(key)
+            managed = self._broker.topics.get(key[1])
+            is_allowed = self._allows(*key, now)
+            if key[2] and not is_allowed:
+                self._effects.counts["resumes_refused"] += 1
+                continue
+            if not is_allowed or (managed is not None and managed.durable_end < through):
+                # behind the others: its sync or the home's subscribers are to come
+                self._waiting[key] = (since, through)
+                continue
+            self._has_more = bool(self._waiting)
+            budget -= self._answer(*key, since, through, now)
+            if budget <= 0:
+                return
+
+    def next_wakeup(self) -> float:
+        """Return when `finish` has something to do."""
+        return float("-inf") if self._has_more else float("inf")
+
+    def _answer(
+        self, home: str, topic: str, client: str, since: int, through: int, now: float
+    ) -> int:
+        managed = self._broker.topics.get(topic)
+        if managed is None:
+            self._send(home, Resumed(topic, client, (), 0, 0, is_last=True), now)
+            return 1
+        found = managed.replay(since, through, client)
+        self._effects.counts["notifications_replayed"] += len(found.notifications)
+        some: list[ReplayedNotice] = []
+        size = 0
+        for one in found.notifications:
+            notice = self._encode(one)
+            if notice is None:
+                continue
+            if size + len(notice.body) > _MESSAGE_BYTES:
+                self._send(home, Resumed(topic, client, tuple(some), 0, 0, is_last=False), now)
+                some, size = [], 0
+            some.append(notice)
+            size += len(notice.body)
+        last = Resumed(topic, client, tuple(some), found.missed, found.through, is_last=True)
+        self._send(home, last, now)
+        return 1 + len(found.notifications)
+
+    def _encode(self, one: ReplayedNotification) -> ReplayedNotice | None:
+        try:
+            return ReplayedNotice(encode_notify(one.notify), one.clients)
+        except WireError:  # it could not be told the first time either, and was counted then
+            return None
+
+    def _send(self, home: str, message: Resumed, now: float) -> None:
+        if home == self._peers.server:
+            self.answer_here(home, message, now)
+        else:
+            self._peers.send(home, message)

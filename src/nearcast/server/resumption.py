@@ -1,0 +1,202 @@
+"""A home asks brokers again: for all its clients after an interruption, for one that is back.
+
+The home keeps how far it has heard each broker of each topic: what a broker sends comes in order,
+so the highest offset says it. When the broker restarted, or had to drop messages for this server,
+the home asks for what came after that offset; until the answer is complete, what comes meanwhile
+does not count as progress. Clients keep their own offsets and ask with a Resume frame.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from nearcast.errors import WireError
+from nearcast.server.effects import Effects
+from nearcast.server.home_clients import HomeClients, Starts
+from nearcast.server.mesh_messages import ReplayedNotice, Resume, Resumed
+from nearcast.server.peers import Peers
+from nearcast.server.replays import Replays
+from nearcast.trust.topic_pattern import matches
+from nearcast.wire import messages
+from nearcast.wire.hot_frames import decode_notify, notify_frame, time_field
+from nearcast.wire.messages import Confirm, Gap, Notify
+from nearcast.wire.server_sessions import ServerSessions
+
+__all__ = ["Resumption"]
+
+_ASK_AGAIN_S = 5.0
+"""How long a client's question may stay without an answer before it is asked again."""
+
+
+_STARTS_LIMIT = 256
+"""Brokers of topics that a client is told the offsets of when it subscribes to a pattern."""
+
+
+class Resumption:
+    """What this home has heard of each broker, and questions that wait for answers.
+
+    Parameters
+    ----------
+    replays
+        Answers for this server's own broker.
+    """
+
+    def __init__(
+        self,
+        peers: Peers,
+        clients: HomeClients,
+        sessions: ServerSessions,
+        replays: Replays,
+        effects: Effects,
+    ) -> None:
+        self._peers, self._clients, self._sessions = peers, clients, sessions
+        self._replays, self._effects = replays, effects
+        self._heard: dict[str, dict[str, int]] = {}
+        """By broker and topic: the highest offset."""
+        self._behind: dict[tuple[str, str], float] = {}
+        """Broker and topic of questions for all clients here, and since when they wait."""
+        self._asked: dict[str, dict[tuple[str, str], float]] = {}
+        """By client: broker and topic of its questions, and when they were asked."""
+        self._caught_up: dict[str, set[tuple[str, str]]] = {}
+        """By client: broker and topic of answers since it is here, in sessions that go on."""
+        replays.answer_here = self._on_resumed
+        peers.on(Resumed, self._on_resumed)
+
+    # What brokers tell
+
+    def begin(self, broker: str, ends: Mapping[str, int]) -> None:
+        """Note where a broker's topics were when clients here subscribed."""
+        heard = self._heard.setdefault(broker, {})
+        for topic, end in ends.items():
+            heard.setdefault(topic, end)
+
+    def note(self, broker: str, reached: Mapping[str, int]) -> None:
+        """Note the last offset by topic of what a broker sent."""
+        heard = self._heard.setdefault(broker, {})
+        if self._behind:
+            reached = {
+                topic: offset
+                for topic, offset in reached.items()
+                if (broker, topic) not in self._behind
+            }
+        heard.update(reached)
+
+    def brokers(self, wanted: str) -> list[tuple[str, str]]:
+        """Return the brokers that were heard of topics that a subscription concerns."""
+        return [
+            (broker, topic)
+            for broker, heard in self._heard.items()
+            for topic in heard
+            if matches(wanted, topic)
+        ]
+
+    def on_interrupted(self, broker: str, now: float) -> None:
+        """Ask a broker again that has restarted, or that dropped messages for this server."""
+        heard = self._heard.get(broker, {})
+        for topic in [one for one in heard if not self._clients.has_listeners(one)]:
+            del heard[topic]
+        for topic, since in heard.items():
+            self._behind.setdefault((broker, topic), now)
+            self._peers.send(broker, Resume(topic, "", since))
+        self._note_unsettled()
+
+    def on_timer(self) -> None:
+        """Forget questions that nobody here wants an answer to any more."""
+        for key in [one for one in self._behind if not self._clients.has_listeners(one[1])]:
+            del self._behind[key]
+            self._heard[key[0]].pop(key[1], None)
+        self._note_unsettled()
+
+    # Clients
+
+    def ask(self, client: str, question: messages.Resume, now: float) -> None:
+        """Ask for a client that is back; nothing follows when it does not subscribe to the topic."""
+        topic, broker = question.topic, question.broker
+        if not self._clients.hears(client, topic):
+            self._effects.counts["resumes_refused"] += 1
+            return
+        if (broker, topic) in self._caught_up.get(client, ()):
+            self._sessions.tell(client, Gap(topic, broker, 0, question.since))
+            return
+        asked = self._asked.setdefault(client, {})
+        if now < asked.get((broker, topic), float("-inf")) + _ASK_AGAIN_S:
+            return
+        if broker == self._peers.server:
+            asked[broker, topic] = now
+            self._replays.ask(broker, topic, client, question.since)
+        elif broker in self._peers.others:
+            asked[broker, topic] = now
+            self._peers.send(broker, Resume(topic, client, question.since))
+        else:  # no server of the site any more: nobody has what it told
+            self._sessions.tell(client, Gap(topic, broker, 0, 0))
+
+    def begin_session(self, client: str, *, goes_on: bool) -> None:
+        """Note a client's new session; nothing is missing where it goes on with its last one."""
+        if goes_on:
+            self._asked.pop(client, None)
+        else:
+            self.forget(client)
+
+    def forget(self, client: str) -> None:
+        """Forget the questions of a session that ended."""
+        self._asked.pop(client, None)
+        self._caught_up.pop(client, None)
+
+    def grant(self, client: str, request: int, starts: Starts) -> None:
+        """Confirm a subscription and say where it starts; too many starts are left out."""
+        if len(starts) > _STARTS_LIMIT:
+            starts = {}
+        for (broker, topic), offset in starts.items():
+            self._sessions.tell(client, Gap(topic, broker, 0, offset, answer=False))
+        self._sessions.tell(client, Confirm(request, True, starts=len(starts)))
+
+    # Answers
+
+    def _on_resumed(self, broker: str, message: Resumed, now: float) -> None:
+        notified = time_field(int(now * 1e6))
+        for notice in message.notices:
+            notify = decode_notify(notice.body)
+            if (notify.topic, notify.broker) != (message.topic, broker):
+                raise WireError("Resumed holds something of another topic or broker")
+            frame = notify_frame(notice.body, notified)
+            for client in self._receivers(message.client, broker, notify, notice):
+                self._sessions.notify(client, (frame,))
+        if not message.is_last:
+            return
+        if message.client:
+            asked = self._asked.get(message.client, {})
+            if asked.pop((broker, message.topic), None) is not None:
+                gap = Gap(message.topic, broker, message.missed, message.through)
+                self._sessions.tell(message.client, gap)
+                self._caught_up.setdefault(message.client, set()).add((broker, message.topic))
+                self._effects.counts["notifications_missed"] += message.missed
+        elif self._behind.pop((broker, message.topic), None) is not None:
+            self._heard.setdefault(broker, {})[message.topic] = message.through
+            self._note_unsettled()
+            if message.missed:
+                self._tell_missed(broker, message)
+
+    def _receivers(
+        self, client: str, broker: str, notify: Notify, notice: ReplayedNotice
+    ) -> Iterable[str]:
+        if client:
+            return (client,) if (broker, notify.topic) in self._asked.get(client, {}) else ()
+        clients = self._clients
+        listeners = clients.listeners(notify.topic)
+        if notice.clients is not None:
+            listeners = [one for one in listeners if one in notice.clients]
+        return [
+            one
+            for one in listeners
+            if (one != notify.publisher or notice.clients is not None)
+            and notify.offset > clients.start(one, broker, notify.topic)
+        ]
+
+    def _tell_missed(self, broker: str, message: Resumed) -> None:
+        gap = Gap(message.topic, broker, message.missed, message.through)
+        for client in self._clients.listeners(message.topic):
+            self._sessions.tell(client, gap)
+            self._effects.counts["notifications_missed"] += message.missed
+
+    def _note_unsettled(self) -> None:
+        self._sessions.unsettled_since = min(self._behind.values(), default=float("inf"))
