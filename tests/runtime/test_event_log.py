@@ -19,7 +19,7 @@ import pytest
 
 from nearcast.errors import ConfigError, OutputError, ScenarioError
 from nearcast.runtime.event_log import EventLog
-from nearcast.runtime.event_log_files import SegmentFiles
+from nearcast.runtime.event_log_files import Retention, Segment, SegmentFiles
 from nearcast.runtime.event_log_frames import EventLogSettings
 from nearcast.runtime.event_log_process import serve
 from nearcast.runtime.event_log_tables import read_notifications, read_publications
@@ -120,10 +120,10 @@ class FailingFiles(SegmentFiles):
 
     is_full = True
 
-    def write(self, table: pa.Table, started_s: float, number: int) -> None:
+    def write(self, table: pa.Table, started_s: float, number: int) -> Segment:
         if self.is_full:
             raise OSError(ENOSPC, "No space left on device")
-        super().write(table, started_s, number)
+        return super().write(table, started_s, number)
 
 
 @pytest.fixture
@@ -188,9 +188,10 @@ def test_a_segment_ends_after_so_long(tmp_path: Path) -> None:
     is_written = threading.Event()
 
     class SignallingFiles(SegmentFiles):
-        def write(self, table: pa.Table, started_s: float, number: int) -> None:
-            super().write(table, started_s, number)
+        def write(self, table: pa.Table, started_s: float, number: int) -> Segment:
+            written = super().write(table, started_s, number)
             is_written.set()
+            return written
 
     async def story() -> None:
         async with opened(tmp_path, segment_s=0.01, open_files=SignallingFiles) as log:
@@ -382,9 +383,9 @@ def test_a_value_that_no_column_holds_costs_its_row_only(tmp_path: Path) -> None
     ("limits", "kept"),
     [
         ({}, [0, 1, 2, 3, 4, 5]),
-        ({"keep_segments": 2}, [4, 5]),
-        ({"keep_hours": 3}, [2, 3, 4, 5]),
-        ({"keep_segments": 3, "keep_hours": 1.5}, [4, 5]),
+        ({"keep_mb": 1e-9}, [5]),
+        ({"keep_days": 3 / 24}, [2, 3, 4, 5]),
+        ({"keep_mb": 100.0, "keep_days": 1.5 / 24}, [4, 5]),
     ],
 )
 def test_old_segments_go(tmp_path: Path, limits: dict[str, Any], kept: list[int]) -> None:
@@ -401,6 +402,35 @@ def test_old_segments_go(tmp_path: Path, limits: dict[str, Any], kept: list[int]
     run(story)
     other.unlink()  # fails if it was taken for one of e1's
     assert read_publications(tmp_path)["sequence"].to_pylist() == kept
+
+
+def test_the_oldest_segments_of_all_tables_go_first(tmp_path: Path) -> None:
+    def segment(number: int) -> Segment:
+        path = tmp_path / str(number)
+        path.write_bytes(bytes(100))
+        return Segment(float(number), number, path, 100)
+
+    there = [segment(number) for number in (3, 1, 2)]
+    retention = Retention(there, keep_bytes=250, keep_s=50.0)
+    assert retention.remove_old(10.0) == 1
+    retention.add(segment(4))
+    (tmp_path / "2").unlink()  # by somebody else
+    assert retention.remove_old(10.0) == 1
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["3", "4"]
+    assert retention.size_bytes == 200
+    assert retention.remove_old(1_000.0) == 1  # the newest one stays
+    assert retention.remove_old(-1_000.0) == 0  # a clock that was set back
+
+
+def test_removed_segments_are_counted(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with opened(tmp_path, segment_rows=1, keep_mb=1e-9) as log:
+            log.add([publication(number) for number in range(5)], [])
+        assert log.counters.segments_written == 5
+        assert log.counters.segments_removed == 4
+
+    run(story)
+    assert read_publications(tmp_path)["sequence"].to_pylist() == [4]
 
 
 def test_servers_share_a_folder(tmp_path: Path) -> None:

@@ -121,6 +121,9 @@ class LogConfig(_Section, frozen=True):
     """By default ``log`` in the server's data folder."""
     segment_s: Positive = 10.0
     segment_rows: Count = 100_000
+    keep_mb: Amount = 2_048.0
+    keep_days: Amount = 30.0
+    """Older files are removed beyond this size of both tables, or this age; 0: never."""
     enabled: bool = True
 
 

@@ -19,7 +19,7 @@ from typing import Any
 
 import msgspec
 
-from nearcast.errors import ConfigError, OutputError
+from nearcast.errors import NO_ROOM, ConfigError, OutputError, RestartNeededError
 from nearcast.runtime.event_log_files import TABLES, SegmentFiles
 from nearcast.runtime.event_log_frames import (
     Counts,
@@ -55,6 +55,8 @@ class EventLogCounters:
     rows_held: int = 0
     """In memory: of the segments that go on, or while the disk refuses."""
     segments_written: int = 0
+    segments_removed: int = 0
+    """Because there were too many or they were too old."""
     errors: int = 0
     """Times that the disk refused."""
     last_error: str | None = None
@@ -89,7 +91,7 @@ class EventLog:
         launch: Launch | None = None,
     ) -> None:
         limits = {"segment_rows": settings.segment_rows, "segment_s": settings.segment_s}
-        keep = {"keep_segments": settings.keep_segments, "keep_hours": settings.keep_hours}
+        keep = {"keep_mb": settings.keep_mb, "keep_days": settings.keep_days}
         for name, value in {**limits, **keep, "most_rows": most_rows}.items():
             if value is not None and not value > 0:
                 raise ConfigError(f"{name} of the event log must be positive, not {value}")
@@ -97,9 +99,8 @@ class EventLog:
             for table in TABLES:  # complains here; and what a crash left is removed
                 SegmentFiles(Path(settings.folder) / table, settings.server)
         except OSError as reason:
-            raise OutputError(
-                f"{settings.folder}: cannot be written: {reason.strerror}"
-            ) from reason
+            kind = RestartNeededError if reason.errno in NO_ROOM else OutputError
+            raise kind(f"{settings.folder}: cannot be written: {reason.strerror}") from reason
         self._settings, self._most_rows = settings, most_rows
         self._launch = launch or self._start_process
         self.counters = EventLogCounters()
@@ -206,6 +207,7 @@ class EventLog:
             counters.rows_dropped += dropped
             counters.rows_held -= written + dropped
             counters.segments_written += counts.segments - before.segments
+            counters.segments_removed += counts.removed - before.removed
             counters.errors += counts.errors - before.errors
             if counts.last_error is not None and counters.last_error is None:
                 _log.warning("event log: %s; trying again, the server goes on", counts.last_error)

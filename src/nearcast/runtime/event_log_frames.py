@@ -28,9 +28,9 @@ class EventLogSettings(msgspec.Struct, frozen=True):
     segment_rows: int = 100_000
     segment_s: float = 10.0
     """A file ends after this many rows or seconds; a row is in a file at the latest then."""
-    keep_segments: int | None = None
-    keep_hours: float | None = None
-    """Files of each table that stay, and for how long; None: all, for ever."""
+    keep_mb: float | None = None
+    keep_days: float | None = None
+    """How much of this server's files stays, and for how long; None: all, for ever."""
 
 
 class _Command(msgspec.Struct, array_like=True, tag=True):
@@ -58,6 +58,8 @@ class Counts(msgspec.Struct, array_like=True):
     """Times that the disk refused."""
     last_error: str | None = None
     """Why it refuses; None while it works."""
+    removed: int = 0
+    """Files that were removed, because there were too many or they were too old."""
     flushes: int = 0
     """Flushes that are done."""
 

@@ -16,6 +16,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from importlib.abc import MetaPathFinder
+from math import inf
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -23,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from nearcast.links.steady_clock import SteadyClock
-from nearcast.runtime.event_log_files import TABLES, SegmentFiles
+from nearcast.runtime.event_log_files import TABLES, Retention, SegmentFiles
 from nearcast.runtime.event_log_frames import (
     Counts,
     EventLogSettings,
@@ -55,10 +56,8 @@ class _EventLogProcess:
         clock: Callable[[], float],
     ) -> None:
         self._socket, self._settings, self._clock = sock, settings, clock
-        keep = {"keep_segments": settings.keep_segments, "keep_hours": settings.keep_hours}
         self._files = {
-            table: open_files(Path(settings.folder) / table, settings.server, **keep)
-            for table in TABLES
+            table: open_files(Path(settings.folder) / table, settings.server) for table in TABLES
         }
         self._writer: SegmentWriter | None = None
         self._waiting: dict[str, list[tuple[Any, ...]]] = {table: [] for table in TABLES}
@@ -114,7 +113,17 @@ class _EventLogProcess:
         if self._writer is None and any(self._waiting.values()):
             from nearcast.runtime.event_log_segments import SegmentWriter
 
-            self._writer = SegmentWriter(self._files, self._settings.segment_rows, self._clock)
+            self._writer = SegmentWriter(
+                self._files, self._retention(), self._settings.segment_rows, self._clock
+            )
+
+    def _retention(self) -> Retention:
+        keep_mb, keep_days = self._settings.keep_mb, self._settings.keep_days
+        return Retention(
+            (segment for files in self._files.values() for segment in files.segments()),
+            inf if keep_mb is None else keep_mb * (1 << 20),
+            inf if keep_days is None else keep_days * 86_400.0,
+        )
 
     def _make_columns(self) -> None:
         self._prepare()
@@ -138,6 +147,7 @@ class _EventLogProcess:
         done = self._writer.write()
         self._counts.written += done.rows
         self._counts.segments += done.segments
+        self._counts.removed += done.removed
         if done.error is not None:
             self._counts.errors += 1
             self._counts.last_error = str(done.error)

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from nearcast.runtime.event_log_files import SegmentFiles
+from nearcast.runtime.event_log_files import Retention, SegmentFiles
 from nearcast.runtime.event_log_tables import to_batches
 
 __all__ = ["SegmentWriter", "Written"]
@@ -21,6 +21,8 @@ class Written:
 
     rows: int = 0
     segments: int = 0
+    removed: int = 0
+    """Old segments that had to go for them."""
     error: OSError | None = None
     """Why the rest is still there: the disk refused."""
 
@@ -43,6 +45,8 @@ class SegmentWriter:
     ----------
     files
         Where segments go, by table.
+    retention
+        Removes old ones.
     segment_rows
         Rows that end a segment.
     clock
@@ -50,9 +54,14 @@ class SegmentWriter:
     """
 
     def __init__(
-        self, files: Mapping[str, SegmentFiles], segment_rows: int, clock: Callable[[], float]
+        self,
+        files: Mapping[str, SegmentFiles],
+        retention: Retention,
+        segment_rows: int,
+        clock: Callable[[], float],
     ) -> None:
         self._files, self._segment_rows, self._clock = files, segment_rows, clock
+        self._retention = retention
         self._open: dict[str, _Segment] = {}
         self._ended: deque[_Segment] = deque()
         self._numbers = 0
@@ -89,11 +98,12 @@ class SegmentWriter:
                 segment = self._ended[0]
                 files = self._files[segment.table]
                 table = pa.Table.from_batches(segment.batches)
-                files.write(table, segment.started_s, segment.number)
+                written = files.write(table, segment.started_s, segment.number)
                 self._ended.popleft()
                 done.rows += segment.rows
                 done.segments += 1
-                files.remove_old(self._clock())
+                self._retention.add(written)
+                done.removed += self._retention.remove_old(self._clock())
         except OSError as error:
             done.error = error
         return done

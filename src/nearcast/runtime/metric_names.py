@@ -47,6 +47,7 @@ LOSSES = {
     "mesh_not_vouched": "Clients of whom another server spoke without a credential that counts.",
     "mesh_not_allowed": "Wishes that another server passed on and their client has no right to.",
     "event_log_rows_dropped": "Rows that the event log lost.",
+    "event_log_segments_removed": "Files of the event log removed as too old or too many.",
     "event_log_errors": "Times that the event log's disk refused.",
     "processor_killed": "Batches at which the process of the processors hung or died.",
     "processor_restarts": "Times that the process of the processors was replaced.",

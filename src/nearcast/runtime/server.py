@@ -139,6 +139,8 @@ class LiveServer:
                 config.id,
                 segment_rows=log.segment_rows,
                 segment_s=log.segment_s,
+                keep_mb=log.keep_mb or None,
+                keep_days=log.keep_days or None,
             )
             self._events = EventLog(settings)
             self._events.start()

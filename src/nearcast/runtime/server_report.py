@@ -111,6 +111,7 @@ class ServerReport:
             "mesh_link_drops": sum(one.dropped_messages for one in self._mesh.states()),
             "mesh_rejected": dict(self._mesh.rejected),
             "event_log_rows_dropped": 0 if events is None else events.counters.rows_dropped,
+            "event_log_segments_removed": 0 if events is None else events.counters.segments_removed,
             "event_log_errors": 0 if events is None else events.counters.errors,
             "processor_restarts": self._host.restarts,
             "http_failures": 0 if self.http is None else self.http.failures,
