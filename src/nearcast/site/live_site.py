@@ -133,8 +133,11 @@ def run_site(
     folder: Path,
     options: SiteSettings,
     on_progress: OnProgress = lambda server: None,
+    prepare: Callable[[SiteFolder], None] = lambda site: None,
 ) -> Iterator[LiveSite]:
     """Run a site: all servers are ready inside the block, and gone after it.
+
+    `prepare` is called when the folder is laid out and nothing runs yet.
 
     Raises
     ------
@@ -147,6 +150,7 @@ def run_site(
         read_plan(options.plan, scenario)  # complains before anything is written
     with _locked(folder):
         site = lay_out_site(scenario, scenario_folder, folder, options)
+        prepare(site)
         processes = SiteProcesses(site)
         live = LiveSite(site, scenario, processes)
         try:
