@@ -37,7 +37,7 @@ from nearcast.server.subscribers import SubscriberDirectory
 from nearcast.server.subscriptions import Subscriptions
 from nearcast.server.vouching import Vouching
 from nearcast.wire.hot_frames import decode_notify
-from nearcast.wire.messages import Notify, Refuse
+from nearcast.wire.messages import Notify, Refuse, Route
 from nearcast.wire.publication import Origin, Publication
 
 NOW = 1_700_000_000.0
@@ -80,7 +80,7 @@ class Publishers:
     def busy(self, client: str, retry_after_s: float, topic: str = "") -> None:
         self.told.append(("busy", client, topic))
 
-    def tell(self, client: str, message: Refuse) -> None:
+    def tell(self, client: str, message: Refuse | Route) -> None:
         self.told.append(("tell", client, message))
 
 

@@ -63,13 +63,14 @@ def test_a_publication_that_is_given_up_is_left_out() -> None:
     assert not outbox.give_up("t", 3)
     assert not outbox.give_up("t", 9)
     assert _sequences(outbox, 0.0) == [1, 2, 4]
+    assert _sequences(outbox, 0.25) == [1, 2, 4]
     assert outbox.acknowledge("t", 5, 2, 0.01)
     assert len(outbox) == 1
-    assert [(one.sequence, one.oldest) for one in _sent(outbox, 1.0)] == [(4, 4)]
+    assert [(one.sequence, one.oldest) for one in _sent(outbox, 2.0)] == [(4, 4)]
     assert outbox.give_up("t", 4)
     assert len(outbox) == 0
     outbox.add("t", b"", None, 7)
-    assert [(one.sequence, one.oldest) for one in _sent(outbox, 2.0)] == [(5, 5)]
+    assert [(one.sequence, one.oldest) for one in _sent(outbox, 3.0)] == [(5, 5)]
 
 
 def test_a_window_is_in_flight_and_waits_double() -> None:
@@ -130,7 +131,22 @@ def test_what_cannot_be_sent_is_not_kept() -> None:
             outbox.add(topic, payload, position, 7)  # type: ignore[arg-type]
     assert len(outbox) == 1
     assert outbox.add("t", b"", None, 7) == 2
-    for _ in range(8):
-        outbox.add("t", b"", None, 7)
-    with pytest.raises(WireError, match="10 publications wait"):
-        outbox.add("t", b"", None, 7)
+
+
+def test_a_topic_moves_to_another_outbox_with_all_that_waits() -> None:
+    home, visit = _filled(3), _outbox()
+    home.add("u", b"", None, 7)
+    assert _sequences(home, 0.0) == [1, 2, 3, 1]
+    home.pause("t", 9.0)
+    assert home.acknowledge("t", 5, 1, 0.1)
+    home.move("t", visit)
+    home.move("nothing", visit)
+    assert (len(home), len(visit)) == (1, 2)
+    assert not home.acknowledge("t", 5, 3, 0.2)
+    assert [(one.sequence, one.oldest) for one in _sent(visit, 0.2)] == [(2, 2), (3, 2)]
+    assert visit.acknowledge("t", 5, 3, 0.3)
+    assert visit.add("t", b"", None, 7) == 4
+    visit.move("t", home)
+    assert (len(home), len(visit)) == (2, 0)
+    assert visit.next_due() >= 0.4
+    assert [one.sequence for one in _sent(home, 0.21)] == [4]

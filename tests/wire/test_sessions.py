@@ -489,3 +489,14 @@ def test_settings_are_checked(bad: int) -> None:
         WireSettings(datagram_limit=bad)
     with pytest.raises(ValueError, match="publish_window"):
         WireSettings(publish_window=0)
+
+
+def test_only_so_many_publications_wait() -> None:
+    world = World(1, settings=WireSettings(publish_limit=10))
+    client = world.add_client("car", world.add_server().home)
+    for number in range(10):
+        client.session.publish(f"topic {number % 3}", b"", world.now)
+    with pytest.raises(WireError, match="10 publications wait"):
+        client.session.publish("topic 7", b"", world.now)
+    world.run(2.0)
+    assert client.session.unacknowledged == 0

@@ -16,6 +16,7 @@ COUNTERS = {
     "notifications_replayed": "Notifications told again because of that.",
     "copies": "Publications copied to other brokers of a topic.",
     "streams_claimed": "Streams that this broker has won from others.",
+    "visits": "Sessions of clients that publish here and have their home elsewhere.",
     "duplicates": "Repetitions that had no effect.",
     "processor_failed": "Messages at which a processor raised.",
     "processor_overrun": "Batches that took a processor longer than its budget.",
@@ -26,6 +27,7 @@ COUNTERS = {
 LOSSES = {
     "busy": "Publications sent back under load; publishers send them again.",
     "streams_taken_over": "Streams processed here because their owner is away; it may have more.",
+    "visits_refused": "Publications of visiting clients that are not processed here; sent again.",
     "notifications_undelivered": "Notifications whose client has no session here any more.",
     "notifications_too_large": "Notifications that do not fit into a datagram.",
     "notifications_dropped": "Notifications given up because too many waited for a client.",

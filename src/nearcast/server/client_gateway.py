@@ -21,6 +21,7 @@ from nearcast.server.way_teller import WayTeller
 from nearcast.wire.actions import Deliver, ServerEvent, SessionClosed, SessionOpened
 from nearcast.wire.messages import (
     CloseReason,
+    Init,
     Refuse,
     RefuseReason,
     Report,
@@ -124,7 +125,8 @@ class ClientGateway:
     def _on_unknown(self, client: str, now: float) -> None:
         """Take in a client that the orders do not name, if its credential is enough."""
         if self._guests is not None:
-            self._guests.arrived(client, now)
+            if not self.sessions.is_visitor(client):
+                self._guests.arrived(client, now)
         else:
             self.sessions.close(client, CloseReason.REVOKED, now)
 
@@ -148,7 +150,6 @@ class ClientGateway:
             match event:
                 case Deliver(client, Report() as report):
                     self._on_report(client, report.x_km, report.y_km, now)
-                    self._ways.tell_one(client, now)
                 case Deliver(client, Subscribe(request, topic)):
                     self._on_subscribe(client, request, topic, now)
                 case Deliver(client, Unsubscribe(request, topic)):
@@ -219,6 +220,8 @@ class ClientGateway:
 
     def _on_subscribe(self, client: str, request: int, topic: str, now: float) -> None:
         reason = self._authoriser.authorise(client, "subscribe", topic)
+        if self.sessions.is_visitor(client):
+            reason = "subscribe at your home"
         topics, limit = self.clients.topics(client), self._settings.subscriptions_per_client
         if reason is None and topic not in topics and len(topics) >= limit:
             reason = f"more than {limit} subscriptions"
@@ -232,7 +235,10 @@ class ClientGateway:
     def _on_report(self, client: str, x_km: float, y_km: float, now: float) -> None:
         self._effects.counts["reports"] += 1
         moved_km = self.clients.move(client, x_km, y_km)
+        if self.sessions.is_visitor(client):
+            return  # its home logs it and tells brokers
         self._log(client, None, "report", now)
+        self._ways.tell_one(client, now)
         if moved_km > self._settings.least_move_km:
             self.subscriptions.moved(client)
 
@@ -247,6 +253,9 @@ class ClientGateway:
         self._vouching.forget_client(client)
         self._authoriser.begin_session(credential, init.credential)
         self._allowances.begin(client, credential.rights, now)
+        if init.visits:
+            self._begin_visit(client, init, now)
+            return
         for topic in list(self.clients.topics(client)):  # by a credential with other rights
             if self._authoriser.authorise(client, "subscribe", topic) is not None:
                 self.clients.unsubscribe(client, topic)
@@ -256,6 +265,13 @@ class ClientGateway:
         self._on_report(client, init.x_km, init.y_km, now)
         self.handover.arrived(client, now)
         self._ways.tell_all(client)
+
+    def _begin_visit(self, client: str, init: Init, now: float) -> None:
+        """Take a client that publishes here; its home, if it was here, is elsewhere now."""
+        self._effects.counts["visits"] += 1
+        self.handover.visited(client, self.subscriptions.forget(client), now)
+        self._router.targets.begin_visit(client)
+        self._on_report(client, init.x_km, init.y_km, now)
 
     def _on_closed(self, closed: SessionClosed, now: float) -> None:
         client, counts = closed.client, self._effects.counts
@@ -268,7 +284,10 @@ class ClientGateway:
         if self._guests is not None:
             self._guests.left(client)
             self._router.targets.guest_left(client)
-        if self.handover.is_home_of(client) and closed.reason is not CloseReason.MOVED:
+        if closed.visits:
+            if closed.undelivered:
+                self.handover.pass_on(client, closed.undelivered, now)
+        elif self.handover.is_home_of(client) and closed.reason is not CloseReason.MOVED:
             self.subscriptions.end(client, topics)
             counts["notifications_undelivered"] += len(closed.undelivered)
         else:

@@ -74,6 +74,15 @@ class Handover:
         self._sessions.notify(client, self._buffer.arrive(client))
         self._send_home(client, now)
 
+    def visited(self, client: str, topics: Sequence[str], now: float) -> None:
+        """Take a client that only publishes here: what was kept for it, it hears here all the same.
+
+        If this was its home until now, brokers hear a while later that it has left.
+        """
+        if topics:
+            self._buffer.leave(client, topics, now)
+        self._sessions.notify(client, self._buffer.take_kept(client))
+
     def left(
         self, client: str, topics: Sequence[str], undelivered: Sequence[bytes], now: float
     ) -> None:
@@ -104,6 +113,8 @@ class Handover:
 
     def _send_home(self, client: str, now: float) -> None:
         """Send a client to its home if that is elsewhere and there; until then it is served here."""
+        if self._sessions.is_visitor(client):
+            return
         home = self._homes.get(client)
         address = self._addresses.get(home or "")
         was_told = self._leaving.get(client, False)

@@ -35,8 +35,12 @@ class HandoverBuffer:
         self._left[client] = (now + self._grace_s, topics)
 
     def arrive(self, client: str) -> Sequence[bytes]:
-        """Note that a client is here; return its kept."""
+        """Note that a client is here; return what was kept for it."""
         self._left.pop(client, None)
+        return self.take_kept(client)
+
+    def take_kept(self, client: str) -> Sequence[bytes]:
+        """Return what was kept for a client, once."""
         kept = self._kept.pop(client, None)
         return tuple(kept.frames) if kept is not None else ()
 

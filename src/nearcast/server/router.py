@@ -18,9 +18,10 @@ from nearcast.server.mesh_messages import (
     ForwardRefuse,
 )
 from nearcast.server.peers import Peers
-from nearcast.server.stream_targets import StreamTargets
+from nearcast.server.routes import Routes
+from nearcast.server.stream_targets import NOBODY, StreamTargets
 from nearcast.server.vouching import Vouching
-from nearcast.wire.messages import Refuse, RefuseReason
+from nearcast.wire.messages import Refuse, RefuseReason, Route
 from nearcast.wire.publication import Origin, Publication, decode_record
 
 __all__ = ["Publishers", "Router"]
@@ -51,8 +52,8 @@ class Publishers(Protocol):
         """Ask a publisher to wait."""
         ...
 
-    def tell(self, client: str, message: Refuse) -> None:
-        """Tell a publisher that a publication will never be taken as it is."""
+    def tell(self, client: str, message: Refuse | Route) -> None:
+        """Tell a publisher that a publication is not taken as it is, or where to publish."""
         ...
 
 
@@ -98,6 +99,7 @@ class Router:
         self._is_ready = is_ready
         self._forwards: dict[tuple[str, str, bool], list[Publication]] = {}
         """By target, topic and durability, for the end of the pass."""
+        self.routes = Routes(publishers) if publishers is not None else None
         peers.on(Forward, self._on_forward)
         if publishers is not None:
             peers.on(ForwardAck, self._on_ack)
@@ -115,8 +117,14 @@ class Router:
                 self._broker.admit_once(publication, None)
             else:
                 self._broker.admit(publication, None, now)
+        elif target == NOBODY:
+            self._effects.counts["visits_refused"] += 1
+            if self.routes is not None:
+                self.routes.withdraw(publication.publisher, topic)
         else:
             self._effects.counts["forwarded_out"] += 1
+            if self.routes is not None:
+                self.routes.forwarded(publication.publisher, topic, target, now)
             key = (target, topic, publication.origin is not Origin.ONCE)
             self._forwards.setdefault(key, []).append(publication)
 

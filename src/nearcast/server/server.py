@@ -119,7 +119,6 @@ class Server:
             settings, peers, directory, effects, clock, recovered or {}, damages, watch
         )
         self.broker, self.topics = part.broker, part.topics
-        self.targets = StreamTargets(settings.server, settings.capacity, settings.default_spool)
         self._introductions = Introductions(
             peers, part.topics, directory, self._tell_subscribers, settings.inform_s
         )
@@ -132,6 +131,10 @@ class Server:
             else None
         )
         self._vouching = Vouching(peers, authoriser, effects, self._retell, self._on_replaced)
+        is_visitor = sessions.is_visitor if sessions is not None else lambda client: False
+        self.targets = StreamTargets(
+            settings.server, settings.capacity, settings.default_spool, is_visitor
+        )
         router = self._router = Router(
             peers,
             part.broker,
@@ -301,6 +304,8 @@ class Server:
         is_first, self.orders, self._effects.out.orders = self.orders is None, orders, orders
         newcomers = self._peers.learn(one.server for one in orders.servers)
         self.targets.obey(orders)
+        if self._router.routes is not None:
+            self._router.routes.obey(orders)
         if is_first:
             self._introductions.begin(now)
         self._broker_part.obey(orders, now)

@@ -7,12 +7,16 @@ over topics) allow it. A stream stays where it is until orders say otherwise abo
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from nearcast.server.site_orders import ClientOrder, Orders, TopicOrder
 
-__all__ = ["Capacity", "StreamTargets"]
+__all__ = ["NOBODY", "Capacity", "StreamTargets"]
+
+NOBODY = ""
+"""Target of a stream that does not belong here: its publisher visits this server by mistake."""
 
 Stream = tuple[str, str]
 """Topic and publisher."""
@@ -43,10 +47,24 @@ class _Topic:
 
 
 class StreamTargets:
-    """The streams of an edge server and who processes them."""
+    """The streams of an edge server and who processes them.
 
-    def __init__(self, server: str, capacity: Capacity, default_spool: int) -> None:
+    Parameters
+    ----------
+    is_visitor
+        Tells whether a client has its home elsewhere and is here to publish only: no streams of
+        it are processed here but those that the orders name.
+    """
+
+    def __init__(
+        self,
+        server: str,
+        capacity: Capacity,
+        default_spool: int,
+        is_visitor: Callable[[str], bool] = lambda client: False,
+    ) -> None:
         self._server, self.capacity, self._default_spool = server, capacity, default_spool
+        self._is_visitor = is_visitor
         self._cloud = ""
         self._orders: dict[str, TopicOrder] = {}
         self._ordered: dict[Stream, str] = {}
@@ -91,6 +109,16 @@ class StreamTargets:
         for topic in order.publish if order is not None else ():
             self._ordered.pop((topic, client), None)
 
+    def begin_visit(self, client: str) -> None:
+        """Forget the streams of a client that were processed here while this was its home."""
+        found = [
+            one
+            for one, rule in self._rules.items()
+            if one[1] == client and rule.ordered != self._server
+        ]
+        if found:
+            self._forget(found)
+
     def set_away(self, servers: frozenset[str]) -> bool:
         """Stand in for the servers that are away, and no longer for others; tell what is new.
 
@@ -122,11 +150,14 @@ class StreamTargets:
             self._note(stream, target)
 
     def target(self, topic: str, publisher: str) -> str:
-        """Return the server that processes this stream."""
+        """Return the server that processes this stream, or NOBODY."""
         stream = (topic, publisher)
         target = self._targets.get(stream)
         if target is None:
-            rule = self._rules[stream] = self._rule(stream)
+            rule = self._rule(stream)
+            if rule.ordered != self._server and self._is_visitor(publisher):
+                return NOBODY
+            self._rules[stream] = rule
             target = self._choose(topic, rule)
             if target in self._away:
                 self._stood_in_for[stream] = target

@@ -92,6 +92,8 @@ class SessionClosed(msgspec.Struct, frozen=True, gc=False):
     reason: CloseReason
     undelivered: tuple[bytes, ...] = ()
     """Notifications that the client may not have, encoded: for `notify` at its next home."""
+    visits: bool = False
+    """Whether the client's home is another server."""
 
 
 ServerEvent = Publication | SessionOpened | Deliver | SessionClosed

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from msgspec import structs
 
 from nearcast.wire.actions import Acknowledged, Home, HomeUnreachable, PublicationRefused
@@ -31,6 +33,8 @@ __all__ = ["ClientConnection"]
 _UNKNOWN_PAUSE_S = 1.0
 """Least time between two handshakes because a server does not know the session: a repeated or
 forged answer costs no more than that."""
+_VISIT_ANSWERS_S = 2.0
+"""As `answer_within_s`, where the home can stand in."""
 _PROBE = encode(Heartbeat(b"there?"))
 
 
@@ -54,6 +58,9 @@ class ClientConnection:
         ways: Ways | None = None,
     ) -> None:
         self._context, self._visits, self._ways = context, visits, ways or Ways()
+        self._settings = context.settings
+        if visits:
+            self._settings = replace(self._settings, answer_within_s=_VISIT_ANSWERS_S)
         self.server = server
         """The server that the client has or wants."""
         self.link: ClientLink | None = None
@@ -62,8 +69,8 @@ class ClientConnection:
         """The attempt to open one, or a better one."""
         self._detour: ClientHandshake | None = None
         """The attempt to open one with another server, while this one does not answer."""
-        self._is_lost = False
-        """Whether there was a session with the server, and it fell silent."""
+        self.is_lost = False
+        """Whether the server of the session has fallen silent."""
         self.outbox = Outbox(context.settings, context.epochs, context.client)
         self.frames: list[bytes] = []
         """What goes out with the next datagram."""
@@ -89,8 +96,14 @@ class ClientConnection:
     def abandon(self) -> None:
         """Forget the session and all attempts, without a word."""
         self.link = self.handshake = self._detour = None
+        self.is_lost = False
 
     # Datagrams in
+
+    def waits_for(self, header: Header) -> bool:
+        """Tell whether a datagram answers an INIT of this connection."""
+        attempts = (self.handshake, self._detour)
+        return any(one is not None and one.index == header.receiver for one in attempts)
 
     def on_handshake(self, header: Header, data: bytes, now: float) -> bool:
         """Take an answer to an INIT; tell whether there is a new session now."""
@@ -105,13 +118,13 @@ class ClientConnection:
         if self.server != handshake.home:
             self.say_close(CloseReason.MOVED)
         self.handshake = self._detour = None
-        self.server, self._is_lost = handshake.home, False
+        self.server, self.is_lost = handshake.home, False
         self.link = ClientLink(
             self.server,
             channel,
             handshake.index,
             acknowledge.report_interval_s,
-            context.settings,
+            self._settings,
             now,
             context.random_bytes(1)[0] / 256,
         )
@@ -177,7 +190,7 @@ class ClientConnection:
         if link.is_silent(now):
             self.link = None
         is_suspect = link.take_suspicion(now)  # the server may have restarted
-        self._is_lost |= self.link is None or is_suspect
+        self.is_lost |= self.link is None or is_suspect
         if self.handshake is None and (self.link is None or link.channel.rekey_due or is_suspect):
             self.connect(now)
         return self.link is None
@@ -189,6 +202,9 @@ class ClientConnection:
             return
         if now >= handshake.due:
             if handshake.tries and handshake.tries % context.settings.handshake_tries == 0:
+                if self._visits:
+                    self.handshake = None
+                    return
                 context.events.append(HomeUnreachable(handshake.home, handshake.tries))
                 if self.link is not None and handshake.home != self.server:
                     self.handshake = None  # the present home works: a redirection is repeated
@@ -203,7 +219,7 @@ class ClientConnection:
     def _next_detour(self, handshake: ClientHandshake, now: float) -> ClientHandshake | None:
         """Try another server, once the wanted one has had its time."""
         settings = self._context.settings
-        patience = settings.lost_home_tries if self._is_lost else settings.handshake_tries
+        patience = settings.lost_home_tries if self.is_lost else settings.handshake_tries
         is_heard = self.link is not None and self.link.last_heard >= handshake.began
         if handshake.tries < patience or is_heard or handshake.home != self.server:
             return None

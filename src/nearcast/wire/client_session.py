@@ -22,6 +22,7 @@ from nearcast.wire.actions import (
 from nearcast.wire.client_connection import ClientConnection
 from nearcast.wire.client_context import ClientContext
 from nearcast.wire.client_link import ClientLink
+from nearcast.wire.client_visits import ClientVisits
 from nearcast.wire.codec import (
     Refused,
     decode_for_client,
@@ -44,6 +45,7 @@ from nearcast.wire.messages import (
     Message,
     Redirect,
     Report,
+    Route,
     Subscribe,
     Way,
 )
@@ -91,6 +93,7 @@ class ClientSession:
         """What was refused or not sent, by reason."""
         self._ways = Ways((*servers, home))
         self._home = ClientConnection(self._context, home, ways=self._ways)
+        self._visits = ClientVisits(self._context, self._home)
         self._inbox = Inbox()
         self._subscriptions = Subscriptions(self._settings)
         self._cursors = Cursors(self._settings, cursors)
@@ -123,7 +126,7 @@ class ClientSession:
     @property
     def unacknowledged(self) -> int:
         """How many durable publications are not known to be safe."""
-        return len(self._home.outbox)
+        return len(self._home.outbox) + len(self._visits)
 
     @property
     def cursors(self) -> SavedCursors:
@@ -144,9 +147,10 @@ class ClientSession:
 
     def moved(self, now: float) -> None:
         """Report at once: the client's address changed, and its server does not know yet."""
-        if self._home.link is not None:
-            self._home.link.report_due = now
-            self._due = _AT_ONCE
+        for connection in (self._home, *self._visits.connections()):
+            if connection.link is not None:
+                connection.link.report_due = now
+                self._due = _AT_ONCE
 
     def publish(
         self,
@@ -164,15 +168,21 @@ class ClientSession:
         """
         self._due = _AT_ONCE
         published_us = int(now * 1e6)
+        connection = self._visits.connection_of(topic)
         if durable:
-            return self._home.outbox.add(topic, payload, position, published_us)
+            waiting = self.unacknowledged
+            if waiting >= self._settings.publish_limit:
+                raise WireError(
+                    f"{waiting} publications wait for their acknowledgement; publish later"
+                )
+            return connection.outbox.add(topic, payload, position, published_us)
         sequence = self._once[topic] + 1
         head = encode_publish_head(topic, sequence, payload, position, published_us, durable=False)
         check_payload(topic, len(payload), self._context.client, self._settings.datagram_limit)
         self._once[topic] = sequence
-        if self.is_connected:
+        if connection.link is not None:
             tail = encode_publish_tail(self._context.epochs.of(topic), sequence)
-            self._home.frames.append(join_publish(head, tail))
+            connection.frames.append(join_publish(head, tail))
         else:
             self.drops["not_connected"] += 1
         return sequence
@@ -207,11 +217,13 @@ class ClientSession:
 
     def close(self) -> None:
         """End the session and all attempts; unacknowledged publications stay here."""
+        self._visits.close(CloseReason.DONE)
         self._home.say_close(CloseReason.DONE)
         self._home.abandon()
 
     def abandon(self) -> None:
         """Forget the session without a word: somebody else has it."""
+        self._visits.close(None)
         self._home.abandon()
         self._context.outgoing.clear()
 
@@ -225,26 +237,35 @@ class ClientSession:
                     raise Refused("too_long")
                 link = self._home.link
                 if link is not None and data.startswith(link.header):
-                    self._on_sealed(link, data, now)
+                    self._on_sealed(self._home, link, data, now)
                 else:
                     self._on_other(data, now)
             except Refused as refusal:
                 self.drops[refusal.reason] += 1
 
     def _on_other(self, data: bytes, now: float) -> None:
-        header = read_header(data)
+        header, home, visits = read_header(data), self._home, self._visits
+        self._due = _AT_ONCE
         if header.kind is Kind.UNKNOWN:
-            if not self._home.on_unknown(data, now):
+            if not any(one.on_unknown(data, now) for one in (home, *visits.connections())):
                 raise Refused("unknown_forged")
         elif header.kind is Kind.SEALED:
+            for one in visits.connections():
+                if one.link is not None and data.startswith(one.link.header):
+                    self._on_sealed(one, one.link, data, now)
+                    return
             raise Refused("unknown_session")
-        elif self._home.on_handshake(header, data, now):
+        elif not home.waits_for(header):
+            visits.on_handshake(header, data, now)
+        elif home.on_handshake(header, data, now):
+            visits.on_home()
             self._subscriptions.restart()
             self._cursors.restart()
             self._context.events.append(Connected(self.home, self.epoch))
-        self._due = _AT_ONCE
 
-    def _on_sealed(self, link: ClientLink, data: bytes, now: float) -> None:
+    def _on_sealed(
+        self, connection: ClientConnection, link: ClientLink, data: bytes, now: float
+    ) -> None:
         has_notifications = False
         arrived_us = round(now * 1e6)
         for message in decode_for_client(link.open(data, now)):
@@ -258,7 +279,10 @@ class ClientSession:
                 continue
             self._due = _AT_ONCE
             try:
-                self._on_message(message, now)
+                if connection is self._home:
+                    self._on_message(message, now)
+                else:
+                    self._visits.on_message(connection, message, now)
             except Refused as refusal:
                 self.drops[refusal.reason] += 1
         if has_notifications:
@@ -284,6 +308,8 @@ class ClientSession:
             case Way():
                 if not self._ways.learn(message):
                     raise Refused("unusable_way")
+            case Route():
+                self._visits.follow(message, now)
             case Redirect():
                 self._on_redirect(message, now)
             case Close():
@@ -318,6 +344,7 @@ class ClientSession:
         self._context.events.append(Disconnected(self.home, reason))
         if reason is CloseReason.REVOKED:
             self._home.handshake = None
+            self._visits.close(CloseReason.DONE)
         elif self._home.handshake is None:
             self.connect(now)
 
@@ -333,6 +360,7 @@ class ClientSession:
             if home.link is not None:
                 requests = [*self._subscriptions.due(now), *self._cursors.due(now)]
                 home.send(now, [encode(request) for request in requests])
+            self._visits.poll(now)
             self._cursors.expire(now)
             self._due = self._next_due()
         if self._cursors.released:
@@ -349,7 +377,7 @@ class ClientSession:
         return _AT_ONCE if has_more else self._due
 
     def _next_due(self) -> float:
-        due = self._home.next_due()
+        due = min(self._home.next_due(), self._visits.next_due())
         if self._home.link is None:
             return due
         return min(due, self._subscriptions.next_due(), self._cursors.next_due())

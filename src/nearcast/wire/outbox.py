@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from nearcast.errors import WireError
 from nearcast.wire.backoff import next_wait_s
 from nearcast.wire.codec import encode_publish_head, encode_publish_tail, join_publish
 from nearcast.wire.epochs import Epochs
@@ -74,15 +73,11 @@ class Outbox:
         position: tuple[float, float] | None,
         published_us: int,
     ) -> int:
-        """Keep a publication; return its sequence. WireError when too large or too many wait."""
+        """Keep a publication; return its sequence. WireError when it is too large."""
         stream = self._streams.get(topic) or _Stream()
         sequence = stream.next_sequence
         head = encode_publish_head(topic, sequence, payload, position, published_us, durable=True)
         check_payload(topic, len(payload), self._publisher, self._settings.datagram_limit)
-        if self._size >= self._settings.publish_limit:
-            raise WireError(
-                f"{self._size} publications wait for their acknowledgement; publish later"
-            )
         stream.next_sequence += 1
         stream.pending[sequence] = _Pending(head)
         self._streams[topic] = self._active[topic] = self._fresh[topic] = stream
@@ -113,7 +108,8 @@ class Outbox:
             for sequence in range(stream.oldest, stream.unsent):
                 item = stream.pending[sequence]
                 if item.due <= now:
-                    frames.append(join_publish(item.head, tail))
+                    if item.head:
+                        frames.append(join_publish(item.head, tail))
                     wait_s = next_wait_s(item.wait_s, self._settings.longest_retry_s)
                     self._note_sent(item, now, wait_s)
                 stream.repeat_due = min(stream.repeat_due, item.due)
@@ -186,6 +182,21 @@ class Outbox:
             if topic in ("", name):
                 stream.paused_until = until
                 stream.unsent = stream.oldest
+
+    def move(self, topic: str, other: Outbox) -> None:
+        """Hand a topic over to another outbox, which sends all that is in flight again."""
+        stream = self._streams.pop(topic, None)
+        if stream is None:
+            return
+        self._active.pop(topic, None)
+        self._fresh.pop(topic, None)
+        size = len(stream.pending)
+        self._size -= size
+        stream.unsent, stream.paused_until, stream.repeat_due = stream.oldest, _AT_ONCE, _NEVER
+        other._streams[topic] = stream
+        other._size += size
+        if size:
+            other._active[topic] = other._fresh[topic] = stream
 
     def restart_topic(self, topic: str) -> None:
         """Send all of a topic that is in flight at once: its epoch is another one."""

@@ -105,6 +105,11 @@ class ServerSessions:
         session = self._table.by_client.get(client)
         return session.address if session else None
 
+    def is_visitor(self, client: str) -> bool:
+        """Tell whether a client has its home elsewhere and is here to publish only."""
+        session = self._table.by_client.get(client)
+        return session is not None and session.init.visits
+
     # Datagrams in
 
     def receive(self, datagrams: Iterable[tuple[bytes, Address]], now: float) -> list[ServerEvent]:
@@ -376,7 +381,8 @@ class ServerSessions:
         self._awaiting.pop(session.index, None)
         if session.is_confirmed:
             left = tuple(session.unconfirmed())
-            self._events.append(SessionClosed(session.client, reason, left))
+            closed = SessionClosed(session.client, reason, left, session.init.visits)
+            self._events.append(closed)
 
     def take_events(self) -> list[ServerEvent]:
         """Return events that orders caused: what `close` ended, say."""

@@ -17,6 +17,7 @@ from nearcast.experiments.latency.workload import HEAD
 from nearcast.links.steady_clock import steady_now
 from nearcast.sdk.credentials import Credentials
 from nearcast.wire.actions import Confirmed, Disconnected, SendDatagram
+from nearcast.wire.client_connection import ClientConnection
 from nearcast.wire.client_link import ClientLink
 from nearcast.wire.client_session import ClientSession
 from nearcast.wire.codec import COPY, FRAME_BYTES, Refused, decode
@@ -59,7 +60,7 @@ class LeanSession(ClientSession):
             self.receive((data,), now)
             return
         try:
-            self._on_sealed(link, data, now)
+            self._on_sealed(self._home, link, data, now)
         except Refused as refusal:
             self.drops[refusal.reason] += 1
 
@@ -82,7 +83,9 @@ class LeanSession(ClientSession):
             elif isinstance(action, Disconnected):
                 self.disconnections += 1
 
-    def _on_sealed(self, link: ClientLink, data: bytes, now: float) -> None:
+    def _on_sealed(
+        self, _connection: ClientConnection, link: ClientLink, data: bytes, now: float
+    ) -> None:
         payload = link.open(data, now)
         heads, start, end = self.heard.heads, 0, len(payload)
         before = len(heads)
