@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from nearcast.server.allowance import Allowance
-from nearcast.server.server_settings import EdgeSettings
 from nearcast.server.site_orders import ClientOrder, Orders, TopicOrder
 from nearcast.testing.simulated_client import SimulatedClient
 from nearcast.testing.simulated_site import SimulatedSite
@@ -13,6 +12,7 @@ from nearcast.trust.rights import NOTHING, Rights
 from nearcast.wire.actions import Confirmed, PublicationRefused
 from nearcast.wire.messages import RefuseReason
 from nearcast.wire.noise import public_key
+from nearcast.wire.settings import WireSettings
 
 TRAFFIC = Rights(("traffic/#",), ("traffic/#",))
 
@@ -128,17 +128,17 @@ def test_a_client_that_publishes_too_fast_waits_and_loses_nothing() -> None:
 
 def test_subscriptions_are_limited() -> None:
     made = OneEdge(car=TRAFFIC)
-    for number in range(EdgeSettings().subscriptions_per_client + 2):
+    for number in range(WireSettings().subscription_limit + 2):
         made.people["car"].subscribe(f"traffic/{number}")
     made.site.run(20.0)
     confirmed = made.confirmed("car")
-    assert sum(confirmed.values()) == EdgeSettings().subscriptions_per_client
+    assert sum(confirmed.values()) == WireSettings().subscription_limit
     assert list(confirmed.values()).count(False) == 2
 
 
 @pytest.mark.parametrize("rate_hz", [0.5, 10, 1_000])
 def test_an_allowance_grants_its_rate_and_one_second_of_burst(rate_hz: float) -> None:
-    one = Allowance(Rights(messages_per_s=rate_hz), EdgeSettings(), 0.0)
+    one = Allowance(Rights(messages_per_s=rate_hz), WireSettings(), 0.0)
     granted = 0
     for step in range(20_000):
         one.credit -= 1.0

@@ -437,6 +437,38 @@ def test_a_session_whose_rekey_is_due_is_replaced_without_loss() -> None:
     assert len([event for event in server.events if isinstance(event, SessionOpened)]) >= 4
 
 
+def test_keys_are_replaced_by_time_without_loss_and_notifications_go_on() -> None:
+    world = World(18, settings=WireSettings(rekey_s=2.0, report_interval_s=0.2))
+    server = world.add_server()
+    client = world.add_client("car", server.home)
+
+    def both(number: int) -> None:
+        client.publish_next("speed")
+        server.sessions.notify("car", [Notify("t", "bus", 1, number, True, 0, b"x")])
+
+    for number in range(1, 1_001):
+        world.later(1.0 + number / 100, partial(both, number))
+    world.run(20.0)
+    assert client.acked == {"speed": 1_000}
+    assert world.broker.taken["car", "speed"] == _expected(1_000)
+    assert [sequence for _, sequence, _ in client.notified] == list(range(1, 1_001))
+    assert len([event for event in server.events if isinstance(event, SessionOpened)]) >= 8
+    assert world.closed() == []
+
+
+def test_a_server_ends_sessions_whose_client_never_replaces_their_keys() -> None:
+    world = World(18, settings=WireSettings(rekey_s=1e9))
+    server = world.add_server()
+    client = world.add_client("car", server.home)
+    world.run(1.0)
+    server.sessions._table._settings = WireSettings(rekey_s=5.0)
+    world.run(11.0)
+    server.handle(server.sessions.prune(world.now))
+    world.run(3.0)
+    assert [one.reason for one in world.closed()] == [CloseReason.REKEY]
+    assert client.session.is_connected  # by new keys
+
+
 def test_a_restarted_server_and_a_restarted_client_lose_nothing() -> None:
     world = World(19)
     key = world.random.randbytes(32)

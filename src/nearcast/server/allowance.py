@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from nearcast.server.authorise import Authoriser
-from nearcast.server.server_settings import EdgeSettings
 from nearcast.trust.rights import Rights
 from nearcast.wire.messages import RefuseReason
 from nearcast.wire.publication import Publication
+from nearcast.wire.settings import WireSettings
 
 __all__ = ["Allowance", "Allowances"]
 
@@ -24,7 +24,7 @@ class Allowance:
 
     __slots__ = ("_busy_until", "_rate_hz", "_since", "credit", "payload_bytes", "rights", "topics")
 
-    def __init__(self, rights: Rights, settings: EdgeSettings, now: float) -> None:
+    def __init__(self, rights: Rights, settings: WireSettings, now: float) -> None:
         self.rights = rights
         self.topics: dict[str, None] = {}
         """Topics to which it may publish, as far as it was asked."""
@@ -63,7 +63,7 @@ class Allowances:
     """
 
     def __init__(
-        self, authoriser: Authoriser, exists: Callable[[str], bool], settings: EdgeSettings
+        self, authoriser: Authoriser, exists: Callable[[str], bool], settings: WireSettings
     ) -> None:
         self._authoriser, self._exists, self._settings = authoriser, exists, settings
         self.by_client: dict[str, Allowance] = {}
@@ -94,7 +94,7 @@ class Allowances:
         return None
 
     def _may_make(self, client: str, topic: str, rights: Rights) -> bool:
-        limit = rights.topics or self._settings.topics_per_client
+        limit = rights.topics or self._settings.topic_limit
         made = self._made.setdefault(client, {})
         if len(made) >= limit:
             made = self._made[client] = {one: None for one in made if self._exists(one)}

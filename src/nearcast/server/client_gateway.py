@@ -67,6 +67,7 @@ class ClientGateway:
         allowances: Allowances,
         is_ready: Callable[[float], bool],
         retry_after_s: float,
+        subscription_limit: int,
         settings: EdgeSettings,
     ) -> None:
         self._server, self.sessions, self._keys, self.clients = server, sessions, keys, clients
@@ -75,6 +76,7 @@ class ClientGateway:
         self._effects, self._is_ready = effects, is_ready
         self._authoriser, self._allowances, self._vouching = authoriser, allowances, vouching
         self._retry_after_s, self._settings = retry_after_s, settings
+        self._subscription_limit = subscription_limit
         self._queue_since = float("inf")
         """Since when datagrams have waited too long."""
         self._next_prune = float("-inf")
@@ -222,7 +224,7 @@ class ClientGateway:
         reason = self._authoriser.authorise(client, "subscribe", topic)
         if self.sessions.is_visitor(client):
             reason = "subscribe at your home"
-        topics, limit = self.clients.topics(client), self._settings.subscriptions_per_client
+        topics, limit = self.clients.topics(client), self._subscription_limit
         if reason is None and topic not in topics and len(topics) >= limit:
             reason = f"more than {limit} subscriptions"
         if reason is not None:

@@ -183,9 +183,10 @@ class Server:
                 effects,
                 authoriser,
                 self._vouching,
-                Allowances(authoriser, lambda topic: bool(self.brokers_of(topic)), edge),
+                Allowances(authoriser, lambda topic: bool(self.brokers_of(topic)), wire),
                 self._is_ready,
                 settings.retry_after_s,
+                wire.subscription_limit,
                 edge,
             )
         pass_on = self.clients.handover.pass_on if self.clients else self._count_undelivered

@@ -63,8 +63,3 @@ class EdgeSettings:
     """Time without an answer after which a subscription is confirmed without that broker."""
     server_answers_s: float = 1.0
     """The same for a server that does not manage the topic, but could have to."""
-    messages_per_s: float = 1_000.0
-    """Most publications of a client, unless its rights say otherwise."""
-    topics_per_client: int = 100
-    """Most topics that a client may bring into being, unless its rights say otherwise."""
-    subscriptions_per_client: int = 1_000

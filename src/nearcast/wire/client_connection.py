@@ -191,7 +191,8 @@ class ClientConnection:
             self.link = None
         is_suspect = link.take_suspicion(now)  # the server may have restarted
         self.is_lost |= self.link is None or is_suspect
-        if self.handshake is None and (self.link is None or link.channel.rekey_due or is_suspect):
+        is_due = self.link is None or link.is_rekey_due(now) or is_suspect
+        if self.handshake is None and is_due:
             self.connect(now)
         return self.link is None
 

@@ -67,9 +67,14 @@ class ClientLink:
         self._receipts = 0
         # not all receivers of one notification confirm it in the same moment
         self._receipt_delay_s = settings.receipt_delay_s * (0.75 + shift / 2)
+        self._rekey_at = now + settings.rekey_s * (0.75 + shift / 4)
         self._last_sent: deque[bytes] = deque(maxlen=_REMEMBERED)
         """What an UNKNOWN would repeat of the last datagrams."""
         self._receipts_at_once = round(_RECEIPTS_AT_ONCE * (0.75 + shift / 2))
+
+    def is_rekey_due(self, now: float) -> bool:
+        """Tell whether it is time for new keys: by age, or because counters run out."""
+        return now >= self._rekey_at or self.channel.rekey_due
 
     def open(self, data: bytes, now: float) -> bytes:
         """Return the payload of a datagram and note that the server is alive."""

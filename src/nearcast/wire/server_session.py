@@ -111,6 +111,7 @@ class ServerSession:
         "is_queued",
         "last_heard",
         "notifications_dropped",
+        "opened_at",
         "payload_room",
         "redirect",
         "room",
@@ -138,7 +139,7 @@ class ServerSession:
         self.init = init
         self.has_cookie = has_cookie
         """Whether the INIT had one, so that it cannot be a replayer's."""
-        self.last_heard = now
+        self.opened_at = self.last_heard = now
         self.is_confirmed = False
         """Whether the client has shown, by a sealed datagram, that it received the answer."""
         self.is_open = True

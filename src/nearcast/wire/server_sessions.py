@@ -297,9 +297,11 @@ class ServerSessions:
     # Time and datagrams out
 
     def prune(self, now: float) -> list[ServerEvent]:
-        """End the sessions that missed their reports; return which."""
+        """End the sessions that missed their reports, or whose keys are too old; return which."""
         for session in self._table.silent(now):
             self._end(session, CloseReason.SILENT)
+        for session in self._table.rekey_overdue(now):
+            self.close(session.client, CloseReason.REKEY, now)
         return self.take_events()
 
     def flush(self, now: float) -> list[Datagram]:

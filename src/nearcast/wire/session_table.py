@@ -81,6 +81,11 @@ class SessionTable:
         if not waiting:
             del self._half_open[session.client]
 
+    def rekey_overdue(self, now: float) -> list[ServerSession]:
+        """Return the confirmed sessions whose client should have replaced their keys long ago."""
+        limit_s = 2 * self._settings.rekey_s
+        return [one for one in self.by_client.values() if now - one.opened_at > limit_s]
+
     def silent(self, now: float) -> Iterator[ServerSession]:
         """Yield the sessions that missed their reports or were never confirmed."""
         settings = self._settings

@@ -33,6 +33,9 @@ class WireSettings:
     counter_limit: int = 1 << 32
     """Datagrams per direction and session, far below what AES-GCM allows."""
 
+    rekey_s: float = 3_600.0
+    """Age of a session at which a client replaces its keys; a server ends it at twice that."""
+
     half_open_s: float = 10.0
     """How long a server waits for the first datagram after the handshake."""
     half_open_limit: int = 4
@@ -76,6 +79,13 @@ class WireSettings:
     """Datagrams of unconfirmed notifications that a server keeps per session."""
     receipt_delay_s: float = 0.06
     """How long a client gathers notifications before it confirms them."""
+
+    messages_per_s: float = 1_000.0
+    """Most publications of a client, unless its rights say otherwise."""
+    topic_limit: int = 100
+    """Most topics that a client may bring into being, unless its rights say otherwise."""
+    subscription_limit: int = 1_000
+    """Most subscriptions of a client."""
 
     def __post_init__(self) -> None:
         if not 512 <= self.datagram_limit <= 65_507:
