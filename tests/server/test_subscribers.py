@@ -98,7 +98,7 @@ def test_all_servers_hear_of_subscribers_but_only_brokers_of_moves() -> None:
 
 
 def test_mail_waits_for_a_client_and_is_given_up_in_the_end() -> None:
-    between = HandoverBuffer(grace_s=3.0, client_limit=1)
+    between = HandoverBuffer(grace_s=3.0, frame_limit=2)
     assert between.keep("a", [b"1"], now=0.0)
     assert between.keep("a", [b"2"], now=2.0)
     assert not between.keep("b", [b"3"], now=2.0)

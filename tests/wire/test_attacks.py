@@ -371,6 +371,15 @@ def test_all_handshakes_together_have_a_budget() -> None:
     assert len(server.sessions) == 0
 
 
+def test_cookies_have_a_budget() -> None:
+    world = World(17, settings=WireSettings(inits_per_s=0, cookies_per_s=100))
+    server = world.add_server()
+    batch = [(_init(world, server.home), (f"66.{n}.6.6", n)) for n in range(250)]
+    server.sessions.receive(batch, world.now)
+    assert server.sessions.drops == {"cookie_needed": 100, "cookie_rate": 150}
+    assert len(server.sessions.flush(world.now)) == 100
+
+
 def test_prefixes_and_owners_of_addresses() -> None:
     assert prefix_of(("10.1.2.3", 1)) == "10.1.2"
     assert prefix_of(("2001:db8:1:2::3", 1)) == prefix_of(("2001:db8:1:ffff::", 9))

@@ -98,21 +98,37 @@ class SubscriberTable:
     def __init__(self) -> None:
         self._topics: dict[str, dict[str, None]] = {}
         self._places: dict[str, tuple[float, float]] = {}
+        self._counts: dict[str, int] = {}
+        """Topics of each subscriber; its place is forgotten with the last one."""
         self._everyone: dict[str, Recipients] = {}
         """What `everyone` returned, by topic, since the last change."""
 
     def subscribe(self, topic: str, client: str) -> None:
         """Add a subscriber; twice is once."""
-        self._topics.setdefault(topic, {})[client] = None
-        self.note_change(topic)
+        subscribers = self._topics.setdefault(topic, {})
+        if client not in subscribers:
+            subscribers[client] = None
+            self._counts[client] = self._counts.get(client, 0) + 1
+            self.note_change(topic)
 
     def unsubscribe(self, topic: str, client: str) -> None:
         """Remove a subscriber, if it is one."""
         subscribers = self._topics.get(topic, {})
-        subscribers.pop(client, None)
+        if client not in subscribers:
+            return
+        del subscribers[client]
         if not subscribers:
-            self._topics.pop(topic, None)
+            del self._topics[topic]
+        self._counts[client] -= 1
+        if not self._counts[client]:
+            del self._counts[client]
+            self._places.pop(client, None)
         self.note_change(topic)
+
+    @property
+    def subscriptions(self) -> int:
+        """All subscriptions that are known."""
+        return sum(self._counts.values())
 
     def note_change(self, topic: str) -> None:
         """Forget what `everyone` returned."""

@@ -36,6 +36,10 @@ class Verdict(Enum):
     """Its publisher has begun a newer epoch."""
     TOO_EARLY = auto()
     """Too far ahead to wait, or too many wait already: the publisher must send it again."""
+    TOO_MANY_PUBLISHERS = auto()
+    """The topic has as many publishers as its broker remembers."""
+    TOO_MANY_TOPICS = auto()
+    """Nobody ordered its topic here, and there is no room for another one."""
     MALFORMED = auto()
     """Epoch or sequence number out of range, or an id that is too long or not text."""
 

@@ -92,6 +92,11 @@ class TopicBroker:
         return self._settlement.end
 
     @property
+    def streams(self) -> int:
+        """Publishers that are remembered."""
+        return len(self._streams)
+
+    @property
     def waiting(self) -> int:
         """Publications that wait for the processor or are with it."""
         return len(self._settlement)
@@ -171,6 +176,10 @@ class TopicBroker:
         actions: Actions,
         version: int | None,
     ) -> None:
+        if self._is_crowded(publication.publisher):
+            refusal = Refusal(publication, Verdict.TOO_MANY_PUBLISHERS, None, home)
+            actions.refusals.append(refusal)
+            return
         was_taken = self._gate.took(publication)
         if self._settlement.is_full(publication.origin) and not was_taken:
             actions.busy.append((publication, home))
@@ -196,6 +205,13 @@ class TopicBroker:
                 if publication.sequence <= durable.sequence and ack not in actions.acks:
                     actions.acks.append(ack)
 
+    def _is_crowded(self, publisher: str) -> bool:
+        """Tell whether a publisher is unknown, and there is no room for it.
+
+        None is forgotten to make room: what it sent before could be taken again then.
+        """
+        return publisher not in self._streams and self.streams >= self.settings.stream_limit
+
     def _skip_settled(self, publication: Publication) -> None:
         """Go on where the publisher is: all before was acknowledged, here or elsewhere."""
         reached = min(publication.oldest, publication.sequence) - 1
@@ -206,7 +222,9 @@ class TopicBroker:
 
     def admit_copy(self, publication: Publication, copied_by: str, actions: Actions) -> None:
         """Take a publication that another broker of the topic copied here."""
-        if self._settlement.is_full(Origin.COPY) and not self._gate.took(publication):
+        if self._is_crowded(publication.publisher):
+            actions.refusals.append(Refusal(publication, Verdict.TOO_MANY_PUBLISHERS))
+        elif self._settlement.is_full(Origin.COPY) and not self._gate.took(publication):
             actions.busy.append((publication, None))
         else:
             self._pass_gate(publication, copied_by, actions)
@@ -266,10 +284,14 @@ class TopicBroker:
             actions.busy.append((publication, None))
         else:
             self._once[publication.publisher] = number
+            if len(self._once) > self.settings.stream_limit:
+                del self._once[next(iter(self._once))]
             self._pending.append(publication)
 
     def advance(self, publisher: str, epoch: int, through: int) -> None:
         """Stop waiting for a publisher's messages up to `through`: they are settled elsewhere."""
+        if self._is_crowded(publisher):
+            return
         known = self._streams.get(publisher)
         before = known.position if known is not None else None
         released = self._gate.advance(publisher, epoch, through)

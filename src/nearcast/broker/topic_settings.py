@@ -42,6 +42,8 @@ class TopicSettings:
     """Messages that a host process gets at a time."""
     pending_limit: int = 2048
     """Messages that may wait for the host process; more are refused as busy."""
+    stream_limit: int = 20_000
+    """Publishers that are remembered, so that nothing of theirs is taken twice."""
 
     @property
     def asked(self) -> tuple[str, ...]:
@@ -52,5 +54,5 @@ class TopicSettings:
     def __post_init__(self) -> None:
         if not 1 <= len(self.topic.encode()) <= _LONGEST_TOPIC_BYTES:
             raise ConfigError(f"a topic's name has 1 to {_LONGEST_TOPIC_BYTES} bytes")
-        if min(self.batch_limit, self.pending_limit) < 1:
+        if min(self.batch_limit, self.pending_limit, self.stream_limit) < 1:
             raise ConfigError(f"the limits of topic {self.topic!r} must be positive")

@@ -102,12 +102,17 @@ class HttpConfig(_Section, frozen=True):
 
 
 class LimitsConfig(_Section, frozen=True):
-    """What a server may take on; without a number there is no limit."""
+    """What a server may take on; `storage` and `compute` have no limit without a number."""
 
     storage: Amount | None = None
     """Sum of the spool sizes of its topics, in messages."""
     compute: Amount | None = None
     """Sum over its topics of spool size x publishers."""
+    topics: Count = 10_000
+    """Topics; those that orders name come in addition."""
+    publishers_per_topic: Count = 20_000
+    streams: Count = 100_000
+    """Pairs of topic and publisher among its clients whose server is remembered."""
 
 
 class SpoolConfig(_Section, frozen=True):

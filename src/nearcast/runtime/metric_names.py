@@ -64,7 +64,14 @@ LOSSES = {
 
 GAUGES = {
     "sessions": "Clients with a session here.",
+    "sessions_half_open": "Sessions, among them, whose client has not answered yet.",
     "topics": "Topics with a broker here.",
+    "topics_elsewhere": "Topics that other servers manage or managed without orders.",
+    "publishers": "Publishers that brokers here remember, summed over topics.",
+    "streams": "Pairs of topic and publisher whose server is remembered here.",
+    "subscriptions": "Subscriptions, of clients anywhere, that brokers here know.",
+    "handover_notifications": "Notifications kept for clients on their way here.",
+    "mesh_waiting": "Messages that other servers have not acknowledged.",
     "storage_used": "Sum of the spool sizes, in messages.",
     "storage_limit": "Limit of storage_used.",
     "compute_used": "Sum of spool size x publishers.",

@@ -38,7 +38,14 @@ class Gauges:
     """How the server is now."""
 
     sessions: int = 0
+    sessions_half_open: int = 0
     topics: int = 0
+    topics_elsewhere: int = 0
+    publishers: int = 0
+    streams: int = 0
+    subscriptions: int = 0
+    handover_notifications: int = 0
+    mesh_waiting: int = 0
     storage_used: float = 0.0
     """Sum of the spool sizes, in messages."""
     storage_limit: float | None = None

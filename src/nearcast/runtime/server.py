@@ -200,6 +200,7 @@ class LiveServer:
             Capacity(
                 float("inf") if config.limits.storage is None else config.limits.storage,
                 float("inf") if config.limits.compute is None else config.limits.compute,
+                config.limits.streams,
             ),
             inline_processors=frozenset(config.processors.inline) - self._hung_processors(),
             allowed_processors=None if config.role == "standalone" else config.processors.may_run,
@@ -207,6 +208,8 @@ class LiveServer:
                 budget_s=config.processors.budget_s, quarantine_s=config.processors.quarantine_s
             ),
             retry_after_s=config.busy.retry_after_ms / 1e3,
+            topic_limit=config.limits.topics,
+            stream_limit=config.limits.publishers_per_topic,
         )
         access = None
         if self._key is not None:

@@ -81,7 +81,14 @@ class ServerReport:
         topics = server.broker.topics
         return Gauges(
             sessions=0 if server.sessions is None else len(server.sessions),
+            sessions_half_open=0 if server.sessions is None else server.sessions.half_open,
             topics=len(topics),
+            topics_elsewhere=server.topics.elsewhere,
+            publishers=sum(one.streams for one in topics.values()),
+            streams=len(server.targets),
+            subscriptions=server.subscribers.subscriptions,
+            handover_notifications=0 if server.clients is None else server.clients.handover.kept,
+            mesh_waiting=sum(map(self._channels.waiting, self._channels.servers)),
             storage_used=server.targets.storage_used,
             storage_limit=limits.storage,
             compute_used=server.targets.compute_used,

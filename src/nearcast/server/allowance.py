@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from nearcast.server.authorise import Authoriser
+from nearcast.server.topic_registry import TopicRegistry
 from nearcast.trust.rights import Rights
 from nearcast.wire.messages import RefuseReason
 from nearcast.wire.publication import Publication
@@ -58,14 +57,14 @@ class Allowances:
 
     Parameters
     ----------
-    exists
-        Tells whether some server manages a topic.
+    topics
+        Know which ones some server manages, and whether this one has room for more.
     """
 
     def __init__(
-        self, authoriser: Authoriser, exists: Callable[[str], bool], settings: WireSettings
+        self, authoriser: Authoriser, topics: TopicRegistry, settings: WireSettings
     ) -> None:
-        self._authoriser, self._exists, self._settings = authoriser, exists, settings
+        self._authoriser, self._topics, self._settings = authoriser, topics, settings
         self.by_client: dict[str, Allowance] = {}
         self._made: dict[str, dict[str, None]] = {}
         """Topics that a client brought into being, in whichever session."""
@@ -86,7 +85,9 @@ class Allowances:
             return RefuseReason.NOT_ALLOWED
         if len(publication.payload) > allowance.payload_bytes:
             return RefuseReason.TOO_LARGE
-        if not self._exists(topic) and not self._may_make(client, topic, allowance.rights):
+        if not self._topics.brokers_of(topic) and not self._may_make(
+            client, topic, allowance.rights
+        ):
             return RefuseReason.TOO_MANY_TOPICS
         if len(allowance.topics) >= _TOPICS_LIMIT:
             allowance.topics.clear()  # each is checked again
@@ -94,10 +95,12 @@ class Allowances:
         return None
 
     def _may_make(self, client: str, topic: str, rights: Rights) -> bool:
+        if self._topics.is_full:
+            return False
         limit = rights.topics or self._settings.topic_limit
         made = self._made.setdefault(client, {})
         if len(made) >= limit:
-            made = self._made[client] = {one: None for one in made if self._exists(one)}
+            made = self._made[client] = {one: None for one in made if self._topics.brokers_of(one)}
         if len(made) >= limit:
             return False
         made[topic] = None

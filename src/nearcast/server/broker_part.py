@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from msgspec import structs
+
 from nearcast.broker.actions import Actions, Nack
 from nearcast.broker.broker import Broker
+from nearcast.broker.sequence_gate import Verdict
 from nearcast.broker.topic_processing import ProcessorWatch
 from nearcast.errors import WireError
 from nearcast.server.claims import Claims
@@ -134,6 +137,8 @@ class BrokerPart:
         if actions.duplicates:
             counts["duplicates"] += actions.duplicates
         for refusal in actions.refusals:
+            if refusal.reason is None and self.topics.is_full:
+                refusal = structs.replace(refusal, reason=Verdict.TOO_MANY_TOPICS)
             reason = refusal.reason.name.lower() if refusal.reason is not None else "not_managed"
             counts[f"refused_{reason}"] += 1
             self._router.refuse(refusal)

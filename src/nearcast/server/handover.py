@@ -99,6 +99,11 @@ class Handover:
         elif home is None or not self._buffer.keep(client, frames, now):
             self._effects.counts["notifications_undelivered"] += len(frames)
 
+    @property
+    def kept(self) -> int:
+        """Notifications that wait for clients on their way here."""
+        return self._buffer.frames
+
     def on_timer(self, now: float) -> None:
         """Look after clients that belong elsewhere, and give up what nobody came for."""
         for client in list(self._leaving):
@@ -147,6 +152,7 @@ class Handover:
             return
         if message.revision > self._revision:
             # the sender has newer orders: passing on by older ones would send it in circles
-            self._buffer.keep(client, frames, now)
+            if not self._buffer.keep(client, frames, now):
+                self._effects.counts["notifications_undelivered"] += len(frames)
         else:
             self.pass_on(client, frames, now)

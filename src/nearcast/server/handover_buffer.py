@@ -14,6 +14,8 @@ __all__ = ["HandoverBuffer"]
 
 _KEPT_LIMIT = 1_024
 """Notifications kept for a client that is expected."""
+_ALL_KEPT_LIMIT = 100_000
+"""Notifications kept for all of them, about 120 MB at most."""
 
 
 @dataclass(slots=True)
@@ -25,8 +27,10 @@ class _Kept:
 class HandoverBuffer:
     """Clients that left for another home, and kept for those that are expected here."""
 
-    def __init__(self, grace_s: float, client_limit: int = 10_000) -> None:
-        self._grace_s, self._client_limit = grace_s, client_limit
+    def __init__(self, grace_s: float, frame_limit: int = _ALL_KEPT_LIMIT) -> None:
+        self._grace_s, self._frame_limit = grace_s, frame_limit
+        self.frames = 0
+        """Notifications that are kept."""
         self._left: dict[str, tuple[float, Sequence[str]]] = {}
         self._kept: dict[str, _Kept] = {}
 
@@ -42,22 +46,27 @@ class HandoverBuffer:
     def take_kept(self, client: str) -> Sequence[bytes]:
         """Return what was kept for a client, once."""
         kept = self._kept.pop(client, None)
-        return tuple(kept.frames) if kept is not None else ()
+        if kept is None:
+            return ()
+        self.frames -= len(kept.frames)
+        return tuple(kept.frames)
 
     def keep(self, client: str, frames: Iterable[bytes], now: float) -> bool:
         """Keep kept until the client is here; False when there is no room."""
+        if self.frames >= self._frame_limit:
+            return False
         kept = self._kept.get(client)
         if kept is None:
-            if len(self._kept) >= self._client_limit:
-                return False
             kept = self._kept[client] = _Kept(now)
         kept.until = now + self._grace_s
+        before = len(kept.frames)
         kept.frames.extend(frames)
+        self.frames += len(kept.frames) - before
         return True
 
     def expire(self, now: float) -> tuple[list[tuple[str, Sequence[str]]], int]:
         """Return the clients whose next home has had its time, and how many notifications were given up."""
         gone = [one for one, (until, _) in self._left.items() if until <= now]
         late = [one for one, kept in self._kept.items() if kept.until <= now]
-        given_up = sum(len(self._kept.pop(client).frames) for client in late)
+        given_up = sum(len(self.take_kept(client)) for client in late)
         return [(client, self._left.pop(client)[1]) for client in gone], given_up

@@ -33,6 +33,8 @@ _LARGEST = 1 << 63
 _TOLD = {
     Verdict.STALE_EPOCH: RefuseReason.STALE_EPOCH,
     Verdict.MALFORMED: RefuseReason.OTHER,
+    Verdict.TOO_MANY_PUBLISHERS: RefuseReason.TOO_MANY_PUBLISHERS,
+    Verdict.TOO_MANY_TOPICS: RefuseReason.TOO_MANY_TOPICS,
 }
 """Refusals that publishers hear of; after others, sending it again may help."""
 

@@ -183,7 +183,7 @@ class Server:
                 effects,
                 authoriser,
                 self._vouching,
-                Allowances(authoriser, lambda topic: bool(self.brokers_of(topic)), wire),
+                Allowances(authoriser, part.topics, wire),
                 self._is_ready,
                 settings.retry_after_s,
                 wire.subscription_limit,

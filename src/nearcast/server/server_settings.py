@@ -30,6 +30,10 @@ class ServerSettings:
     guard: GuardSettings = field(default_factory=GuardSettings)
     retry_after_s: float = 0.2
     """When publishers that were told to wait try again."""
+    topic_limit: int = 10_000
+    """Most topics here; those that orders name come in addition."""
+    stream_limit: int = 20_000
+    """Most publishers of a topic here."""
     vouched_limit: int = 20_000
     """Most clients of other servers whose credentials are remembered."""
     report_interval_s: float = 2.0

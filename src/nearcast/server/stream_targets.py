@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import NamedTuple
 
 from nearcast.server.site_orders import ClientOrder, Orders, TopicOrder
@@ -30,6 +31,8 @@ class Capacity:
     """Sum of the spool sizes of its topics, in messages."""
     compute: float = float("inf")
     """Sum over its topics of spool size x publishers."""
+    streams: int = 100_000
+    """Streams of its clients whose server is remembered; the oldest are decided anew."""
 
 
 class _Rule(NamedTuple):
@@ -65,7 +68,7 @@ class StreamTargets:
     ) -> None:
         self._server, self.capacity, self._default_spool = server, capacity, default_spool
         self._is_visitor = is_visitor
-        self._cloud = ""
+        self._cloud, self._limit = "", capacity.streams
         self._orders: dict[str, TopicOrder] = {}
         self._ordered: dict[Stream, str] = {}
         self._targets: dict[Stream, str] = {}
@@ -138,9 +141,12 @@ class StreamTargets:
     def _forget(self, streams: list[Stream]) -> None:
         """Let the targets of streams be decided anew."""
         for stream in streams:
+            self._before.pop(stream, None)
             self._before[stream] = self._targets.pop(stream)
             del self._rules[stream]
             self._stood_in_for.pop(stream, None)
+        for stream in list(islice(self._before, max(0, len(self._before) - self._limit))):
+            del self._before[stream]
         self._local = {
             one.topic: _Topic(one.spool)
             for one in self._orders.values()
@@ -157,6 +163,8 @@ class StreamTargets:
             rule = self._rule(stream)
             if rule.ordered != self._server and self._is_visitor(publisher):
                 return NOBODY
+            if len(self._targets) >= self._limit:
+                self._forget(list(islice(self._targets, self._limit // 10 + 1)))
             self._rules[stream] = rule
             target = self._choose(topic, rule)
             if target in self._away:
@@ -175,6 +183,9 @@ class StreamTargets:
         """Tell whether a stream goes to a server, or went there before it went elsewhere."""
         stream = (topic, publisher)
         return server in (self._targets.get(stream), self._before.get(stream))
+
+    def __len__(self) -> int:
+        return len(self._targets)
 
     @property
     def storage_used(self) -> float:

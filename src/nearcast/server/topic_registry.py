@@ -18,6 +18,8 @@ from nearcast.trust.topic_pattern import is_pattern, matches
 
 __all__ = ["TopicRegistry"]
 
+_KNOWN_FACTOR = 10
+"""Topics elsewhere that are remembered, in relation to those that may be here."""
 _REFUSED_LIMIT = 1_000
 """Refusals that are remembered, so that each is reported once."""
 
@@ -85,8 +87,20 @@ class TopicRegistry:
         """Tell whether the other servers know that this one manages a topic."""
         return topic in self.announced or self._is_ordered_here(topic)
 
+    @property
+    def elsewhere(self) -> int:
+        """Topics that other servers manage or managed without orders, as they told."""
+        return len(self._volunteers.keys() | self._past.keys())
+
+    @property
+    def is_full(self) -> bool:
+        """Whether no more topics are managed here than orders name."""
+        return len(self._broker.topics) >= self._settings.topic_limit
+
     def volunteer(self, topic: str, strangers: Iterable[str]) -> list[Actions]:
         """Begin to manage a topic that nobody ordered here, if possible; others may do so too."""
+        if self.is_full:
+            return []
         actions = self._manage(topic)
         managed = self._broker.topics.get(topic)
         if managed is not None:
@@ -99,6 +113,8 @@ class TopicRegistry:
         kept, left = self._volunteers, self._past
         if past:
             kept, left = left, kept
+        if topic not in kept and len(kept) >= _KNOWN_FACTOR * self._settings.topic_limit:
+            return False
         is_new = server not in kept.get(topic, {})
         kept.setdefault(topic, {})[server] = None
         left.get(topic, {}).pop(server, None)
@@ -259,6 +275,7 @@ class TopicRegistry:
             self._past_others(topic),
             version=self._version(topic),
             guard=self._settings.guard,
+            stream_limit=self._settings.stream_limit,
             inline=rule.processor in self._settings.inline_processors,
         )
 

@@ -36,6 +36,8 @@ class SimulatedWorld:
         self.process_s = 0.001
         self.takeover_s = 3.0
         """Of servers that start from now on, see `ServerSettings`."""
+        self.limits: dict[str, int] = {}
+        """The same: `topic_limit` and others."""
         self.segment_bytes = 1 << 16
         self.inline_processors = ServerSettings("").inline_processors
         self.allowed_processors = frozenset({"noted"})

@@ -82,6 +82,7 @@ class HandshakeGate:
             settings.prefix_burst,
             settings.prefix_limit,
         )
+        self._cookie_answers = TokenBuckets(settings.cookies_per_s, settings.cookies_per_s, 1)
         self._by_prefix = TokenBuckets(rate, burst, limit)
         self._by_owner = TokenBuckets(rate, burst, limit)
         self._last_epoch = 0
@@ -120,8 +121,10 @@ class HandshakeGate:
         """Tell whether so few INITs come, from here and in all, that no cookie is needed."""
         return self._by_prefix.take(prefix_of(address), now) and self._all.take("", now)
 
-    def ask_for_cookie(self, data: bytes, address: Address, now: float) -> CookieNeeded:
+    def ask_for_cookie(self, data: bytes, address: Address, now: float) -> Refused:
         """Return what to raise, with the cookie that the sender of an INIT needs."""
+        if not self._cookie_answers.take("", now):
+            return Refused("cookie_rate")
         cookie = self._cookies.cookie_for(address, now)
         return CookieNeeded(self._keys.write_cookie(data, cookie, self._random_bytes(12)))
 

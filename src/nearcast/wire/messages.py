@@ -65,9 +65,11 @@ class RefuseReason(IntEnum):
     NOT_ALLOWED = 3
     """The client has no right to publish to this topic."""
     TOO_MANY_TOPICS = 4
-    """Nobody manages the topic, and the client may bring no more into being."""
+    """Nobody manages the topic, and the client may bring no more into being, or nobody may."""
     NOT_PROCESSED = 5
     """The site orders a processor for the topic that its broker may not run."""
+    TOO_MANY_PUBLISHERS = 6
+    """The topic's broker remembers as many publishers as it may."""
 
 
 class Init(msgspec.Struct, frozen=True, gc=False):

@@ -96,6 +96,11 @@ class ServerSessions:
         return client in self._table.by_client
 
     @property
+    def half_open(self) -> int:
+        """Sessions whose client has not shown yet that it received the answer."""
+        return len(self._table.by_index) - len(self._table.by_client)
+
+    @property
     def clients(self) -> Sequence[str]:
         """Clients with a session, in the order in which they came."""
         return tuple(self._table.by_client)

@@ -48,6 +48,8 @@ class WireSettings:
     """More INITs than this are load: from then on each needs a cookie."""
     proved_inits_per_s: float = 1_000.0
     """INITs with a cookie that are accepted; with `inits_per_s` it bounds the time they take."""
+    cookies_per_s: float = 5_000.0
+    """Cookies that are sent; in a flood beyond it clients try again until they get one."""
     prefix_inits_per_s: float = 20.0
     """INITs accepted per address prefix (/24 or /48) without a cookie, and per address with one."""
     prefix_burst: float = 40.0
