@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 from math import nan
+from struct import Struct
 
 from google.protobuf.message import DecodeError
 
@@ -40,7 +41,8 @@ RECEIVED = 13
 
 _LARGEST = 1 << 63
 _FURTHEST_KM = 1e9
-_NOTIFIED_TAG = 11 << 3
+_NOTIFIED_TAG = 11 << 3 | 1
+_pack_time = Struct("<BQ").pack
 _parse_publish = nearcast_pb2.Publish.FromString
 _parse_received = nearcast_pb2.Received.FromString
 _Notify = nearcast_pb2.Notify
@@ -126,7 +128,7 @@ def decode_notify(body: bytes) -> Notify:
 
 def time_field(notified_us: int) -> bytes:
     """Return the field by which a home says when it sent a notification."""
-    return bytes((_NOTIFIED_TAG,)) + _varint(notified_us)
+    return _pack_time(_NOTIFIED_TAG, notified_us)
 
 
 def published_frame(topic: str, epoch: int, up_to: int) -> bytes:
