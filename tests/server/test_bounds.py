@@ -8,6 +8,7 @@ from nearcast.broker.topic_settings import TopicSettings
 from nearcast.server.handover_buffer import HandoverBuffer
 from nearcast.server.site_orders import Orders, ServerOrder
 from nearcast.server.stream_targets import Capacity, StreamTargets
+from nearcast.spool.changes import LiveState
 from nearcast.testing.simulated_site import SimulatedSite
 from nearcast.wire.actions import PublicationRefused
 from nearcast.wire.messages import RefuseReason
@@ -20,8 +21,47 @@ def publication(publisher: str, sequence: int = 1, origin: Origin = Origin.DIREC
 
 def crowded_broker(limit: int) -> Broker:
     broker = Broker(SubscriberTable(), lambda: 0.0)
-    broker.add_topic(TopicSettings("t", 10, stream_limit=limit))
+    broker.add_topic(TopicSettings("t", 2, stream_limit=limit, stream_idle_s=100.0))
     return broker
+
+
+def test_publishers_that_were_idle_for_long_are_forgotten_on_the_disk_too() -> None:
+    broker, stored = crowded_broker(10), LiveState()
+
+    def publish(publisher: str, sequence: int, now_s: float) -> int:
+        one = publication(publisher, sequence)
+        one.oldest = sequence  # what came before was acknowledged
+        broker.admit(one, None, now_s)
+        actions = broker.run(now_s)
+        if actions.to_store is not None:
+            for change in actions.to_store.changes:
+                stored.apply(change)
+            broker.on_committed([actions.to_store.ticket])
+        return len(actions.refusals)
+
+    for number in range(10):
+        assert publish(f"p{number}", 1, 0.0) == 0
+    assert publish("late", 1, 50.0) == 1
+    assert publish("p0", 2, 60.0) == 0
+    assert publish("late", 1, 120.0) == 0  # the five that were there at the first look, but p0
+    topic = broker.topics["t"]
+    assert set(topic._streams) == set(stored.topics["t"].positions)
+    assert set(topic._streams) == {"p0", "p5", "p6", "p7", "p8", "p9", "late"}
+    assert publish("p1", 2, 121.0) == 0  # it comes back
+    assert stored.topics["t"].positions["p1"].sequence == 2
+    assert publish("p0", 2, 122.0) == 0
+    assert topic.streams == 8
+
+
+def test_what_is_not_durable_is_not_forgotten() -> None:
+    broker = crowded_broker(4)
+    for number in range(4):
+        broker.admit(publication(f"p{number}"), None, 0.0)
+    broker.run(0.0)
+    for now_s in (0.0, 200.0, 400.0):
+        broker.admit(publication("late"), None, now_s)
+        assert len(broker.run(now_s).refusals) == 1
+    assert broker.topics["t"].streams == 4
 
 
 def test_a_topic_remembers_so_many_publishers_and_forgets_none_of_them() -> None:

@@ -9,8 +9,9 @@ from threading import Thread
 import pytest
 
 from nearcast.errors import ConfigError, SpoolError, SpoolFullError, SpoolLostError
-from nearcast.spool.changes import Group, TopicChange
+from nearcast.spool.changes import Group, Position, TopicChange
 from nearcast.spool.log import SpoolLog, SpoolSettings
+from nearcast.spool.recovery import recover
 from nearcast.testing.fake_disk import FakeDisk
 from spool.workload import Workload, alive
 
@@ -238,3 +239,15 @@ def test_one_thread_may_append_while_another_commits() -> None:
     assert tickets == list(range(2000))
     records = SpoolLog.open(disk, SMALL).recovered.state.topics["t"].records
     assert list(records) == [str(n).encode() for n in range(1970, 2000)]
+
+
+def test_a_publisher_that_is_forgotten_stays_forgotten() -> None:
+    disk = FakeDisk(9)
+    log = SpoolLog.open(disk, SMALL)
+    known = (Position("a", 1, 5), Position("b", 1, 6))
+    log.append(Group(1, (TopicChange("t", (), 0, known),)))
+    log.append(Group(2, (TopicChange("t", (), 0, (Position("a", 0, 0),)),)))
+    log.commit()
+    for _ in range(3):
+        assert set(recover(disk).state.topics["t"].positions) == {"b"}
+        log = SpoolLog.open(disk, SMALL)  # its snapshot does not know it either

@@ -82,6 +82,10 @@ class TopicClaims:
             if self.ownership.on_yielded(server, token, position):
                 self._moved[position.publisher] = None
 
+    def forget(self, publisher: str) -> None:
+        """Forget who has claimed a stream that nothing was heard of for long."""
+        self.ownership.forget(publisher)
+
     def on_copied(self, publisher: str) -> None:
         """Note that a stream has advanced by what others sent."""
         if publisher in self.ownership.claims:

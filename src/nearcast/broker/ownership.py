@@ -126,6 +126,10 @@ class Ownership:
         self.owed.setdefault(publisher, {})[token.server] = token
         return True
 
+    def forget(self, publisher: str) -> None:
+        """Forget the highest claim of a stream."""
+        self._tokens.pop(publisher, None)
+
     def strongest(self, publisher: str) -> Token:
         """Return the claim that a weaker one loses against."""
         return max(self._tokens.get(publisher, NOBODY), Token(self.least_version))

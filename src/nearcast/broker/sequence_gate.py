@@ -54,6 +54,7 @@ class Stream:
         "held",
         "home",
         "is_owned",
+        "looked_at",
         "pending",
         "publisher",
         "sequence",
@@ -76,6 +77,8 @@ class Stream:
         """Whether this broker processes it: see `ownership`."""
         self.wants_ack = False
         """Whether its publisher has to be told when publications are durable."""
+        self.looked_at: Position | None = None
+        """How far it was when `forget_idle` last looked at it."""
         self.pending = 0
         """Publications that were taken and are not settled yet."""
         self.settled: Position | None = None
@@ -158,6 +161,21 @@ class SequenceGate:
         """Forget what came too early: it was never acknowledged."""
         self.held -= len(stream.held)
         stream.held = {}
+
+    def forget_idle(self) -> list[str]:
+        """Forget the streams that are as they were at the last call; return their publishers.
+
+        Only those that are durable: their publishers know all that there is to know.
+        """
+        idle = []
+        for stream in self.streams.values():
+            if stream.looked_at == stream.position and stream.is_durable and not stream.held:
+                idle.append(stream.publisher)
+            else:
+                stream.looked_at = stream.position
+        for publisher in idle:
+            del self.streams[publisher]
+        return idle
 
     def missing(self, publisher: str, through: int = 0) -> Ranges:
         """Return what is missing before the newest waiting publication, or up to `through`."""

@@ -78,6 +78,8 @@ class Settlement:
         """What the gate took and nobody has begun."""
         self.is_mixed = False
         """Whether copies or positions may be among that, which are not processed."""
+        self.forgotten: list[str] = []
+        """Publishers that the log has to forget with the next change."""
         self.end = 0
         """The highest offset so far: it counts what was processed here."""
         self._in_flight: deque[_Run] = deque()
@@ -301,6 +303,9 @@ class Settlement:
     def _store(self, deferred: Deferred) -> None:
         """Put records, positions and state into one change."""
         if deferred.positions:
+            for publisher in self.forgotten:
+                deferred.positions.setdefault(publisher, Position(publisher, 0, 0))
+            self.forgotten.clear()
             state = self._processing.state
             deferred.change = TopicChange(
                 self.settings.topic,

@@ -74,6 +74,7 @@ class TopicBroker:
         """Publishers with missing publications in this pass, with the broker that copies them,
         and up to which."""
         self.claims = TopicClaims(settings.topic, server, self._gate)
+        self._room_due_s = float("-inf")
         self._once: dict[str, tuple[int, int]] = {}
         """Epoch and sequence of each publisher's last publication without acknowledgement."""
 
@@ -176,6 +177,8 @@ class TopicBroker:
         actions: Actions,
         version: int | None,
     ) -> None:
+        if publication.publisher not in self._streams:
+            self._make_room(now_s)
         if self._is_crowded(publication.publisher):
             refusal = Refusal(publication, Verdict.TOO_MANY_PUBLISHERS, None, home)
             actions.refusals.append(refusal)
@@ -206,11 +209,26 @@ class TopicBroker:
                     actions.acks.append(ack)
 
     def _is_crowded(self, publisher: str) -> bool:
-        """Tell whether a publisher is unknown, and there is no room for it.
+        """Tell whether a publisher is unknown, and there is no room for it."""
+        claims = self.claims.ownership.claims
+        return (
+            self.streams + len(claims) >= self.settings.stream_limit
+            and publisher not in self._streams
+            and publisher not in claims
+        )
 
-        None is forgotten to make room: what it sent before could be taken again then.
+    def _make_room(self, now_s: float) -> None:
+        """Forget publishers that were idle for long, if there are many.
+
+        Of no others: what they have sent and not heard an acknowledgement of could be taken again.
         """
-        return publisher not in self._streams and self.streams >= self.settings.stream_limit
+        settings = self.settings
+        if self.streams < settings.stream_limit // 2 or now_s < self._room_due_s:
+            return
+        self._room_due_s = now_s + settings.stream_idle_s
+        for publisher in self._gate.forget_idle():
+            self.claims.forget(publisher)
+            self._settlement.forgotten.append(publisher)
 
     def _skip_settled(self, publication: Publication) -> None:
         """Go on where the publisher is: all before was acknowledged, here or elsewhere."""

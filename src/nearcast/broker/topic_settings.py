@@ -44,6 +44,8 @@ class TopicSettings:
     """Messages that may wait for the host process; more are refused as busy."""
     stream_limit: int = 20_000
     """Publishers that are remembered, so that nothing of theirs is taken twice."""
+    stream_idle_s: float = 86_400.0
+    """Publishers that sent nothing for longer are forgotten when half of the room is taken."""
 
     @property
     def asked(self) -> tuple[str, ...]:

@@ -111,6 +111,8 @@ class LimitsConfig(_Section, frozen=True):
     topics: Count = 10_000
     """Topics; those that orders name come in addition."""
     publishers_per_topic: Count = 20_000
+    publisher_idle_s: Positive = 86_400.0
+    """Publishers that sent nothing for longer are forgotten where there are many."""
     streams: Count = 100_000
     """Pairs of topic and publisher among its clients whose server is remembered."""
 

@@ -34,6 +34,8 @@ class ServerSettings:
     """Most topics here; those that orders name come in addition."""
     stream_limit: int = 20_000
     """Most publishers of a topic here."""
+    stream_idle_s: float = 86_400.0
+    """How long a publisher is remembered that sends nothing, where there are many."""
     vouched_limit: int = 20_000
     """Most clients of other servers whose credentials are remembered."""
     report_interval_s: float = 2.0

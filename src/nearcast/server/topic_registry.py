@@ -276,6 +276,7 @@ class TopicRegistry:
             version=self._version(topic),
             guard=self._settings.guard,
             stream_limit=self._settings.stream_limit,
+            stream_idle_s=self._settings.stream_idle_s,
             inline=rule.processor in self._settings.inline_processors,
         )
 

@@ -9,7 +9,15 @@ from typing import NamedTuple
 
 import msgspec
 
-__all__ = ["GENERATION", "Group", "LiveState", "LiveTopic", "Position", "TopicChange"]
+__all__ = [
+    "GENERATION",
+    "Group",
+    "LiveState",
+    "LiveTopic",
+    "Position",
+    "TopicChange",
+    "put_position",
+]
 
 GENERATION = 1 << 40
 """Offsets count the records of a topic that caused notifications. From this bit on they count the
@@ -18,7 +26,10 @@ another record."""
 
 
 class Position(NamedTuple):
-    """How far a publisher's messages have come in a topic."""
+    """How far a publisher's messages have come in a topic.
+
+    With epoch and sequence 0 it says that nothing is known: the publisher is forgotten.
+    """
 
     publisher: str
     epoch: int
@@ -52,6 +63,15 @@ class Group(msgspec.Struct, frozen=True, gc=False, array_like=True):
     changes: tuple[TopicChange, ...]
 
 
+def put_position(into: dict[str, Position], position: Position) -> None:
+    """Take a position over, or forget its publisher."""
+    publisher, epoch, sequence = position
+    if epoch or sequence:
+        into[publisher] = position
+    else:
+        into.pop(publisher, None)
+
+
 @dataclass(slots=True)
 class LiveTopic:
     """What is alive of a topic."""
@@ -80,7 +100,7 @@ class LiveState:
         while len(records) > live:
             records.popleft()
         for position in change.positions:
-            topic.positions[position.publisher] = position
+            put_position(topic.positions, position)
         if change.state is not None:
             topic.state = change.state
         topic.end = max(topic.end, change.end)

@@ -14,7 +14,7 @@ from struct import Struct
 from typing import Final, NamedTuple
 from zlib import crc32
 
-from nearcast.spool.changes import LiveState, Position, TopicChange
+from nearcast.spool.changes import LiveState, Position, TopicChange, put_position
 
 __all__ = [
     "Frame",
@@ -140,7 +140,7 @@ def _read_positions(into: dict[str, Position], body: bytes, at: int, count: int)
         length, epoch, sequence = _POSITION.unpack_from(body, at)
         at += _POSITION.size
         publisher = body[at : at + length].decode()
-        into[publisher] = Position(publisher, epoch, sequence)
+        put_position(into, Position(publisher, epoch, sequence))
         at += length
 
 
