@@ -45,6 +45,7 @@ def test_a_publication_counts_once_however_many_hear_of_it() -> None:
     assert means["total_ms"] == pytest.approx((20.0 + 100.0) / 2)
     assert means["publish_leg_ms"] == pytest.approx(1.0)
     assert means["between_ms"] == pytest.approx((16.5 + 96.5) / 2)
+    assert delivery_means(arrivals, by_pair=True)["total_ms"] == pytest.approx(160.0 / 4)
 
 
 POINT = LivePoint("reloc", 100.0, 9, 9, 27, 0, 0.6, 0.9, 1.5, 0.6, 0.9, 0.5, 1.6, 1.07)
@@ -53,7 +54,7 @@ POINT = LivePoint("reloc", 100.0, 9, 9, 27, 0, 0.6, 0.9, 1.5, 0.6, 0.9, 0.5, 1.6
 def test_the_summary_says_who_agrees_and_compares_with_reloc() -> None:
     slow = replace(POINT, method="nearest", measured_ms=3.2, predicted_ms=3.0, ratio=1.2)
     quick = replace(POINT, method="optimised", measured_ms=0.8, predicted_ms=0.9, ratio=0.89)
-    rows = {row["method"]: row for row in summary([slow, POINT, quick])}
+    rows = {row["plan"]: row for row in summary([slow, POINT, quick])}
     assert {name: row["within 10 %"] for name, row in rows.items()} == {
         "nearest": "no",
         "reloc": "yes",
@@ -67,7 +68,7 @@ def test_the_summary_says_who_agrees_and_compares_with_reloc() -> None:
 def test_a_small_site_delivers_everything_that_the_plan_says(run: Run) -> None:  # noqa: F811
     answer = run(
         *("bench", "live", "--methods", "nearest,optimised", "--topics", "3", "--sigma", "3"),
-        *("--delay-factor", "20", "--rate", "40", "--json"),
+        *("--objectives", "d1", "--delay-factor", "20", "--rate", "40", "--json"),
     )
     assert answer.code == 0, answer.err
     for point in answer.json["points"]:

@@ -17,6 +17,7 @@ Made again from the same folder, keys and data stay; ports are new where others 
 from __future__ import annotations
 
 import contextlib
+import math
 import secrets
 import socket
 from collections.abc import Mapping, Sequence
@@ -274,7 +275,7 @@ def _write_configs(site: SiteFolder, scenario: Scenario, options: SiteSettings) 
                 clients=ClientsConfig(place.port, _HOST) if is_edge else None,
                 http=HttpConfig(place.http_port),
                 limits=LimitsConfig(
-                    float(scenario.servers.storage[own]), float(scenario.servers.compute[own])
+                    _limit(scenario.servers.storage[own]), _limit(scenario.servers.compute[own])
                 )
                 if is_edge
                 else LimitsConfig(),
@@ -314,3 +315,8 @@ def _free_ports(count: int, kind: socket.SocketKind) -> list[int]:
 
 def _to_path(kind: type, value: Any) -> Any:
     return kind(value)
+
+
+def _limit(value: float) -> float | None:
+    """Return a limit as a configuration says it: no number where there is none."""
+    return float(value) if math.isfinite(value) else None
