@@ -6,12 +6,16 @@ import sys
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from nearcast.broker.registry import SHIPPED, check_allowed
 from nearcast.errors import ProcessorError
 from nearcast.server.processor_rules import ProcessorRule, check_rules
-from nearcast.server.site_orders import Orders, TopicOrder
+from nearcast.server.site_orders import ClientOrder, Orders, TopicOrder
 from nearcast.testing.simulated_site import SimulatedSite
+from nearcast.wire.actions import PublicationRefused
+from nearcast.wire.messages import RefuseReason
+from nearcast.wire.noise import public_key
 
 
 def _orders(site: SimulatedSite, processor: str, options: dict[str, object]) -> Orders:
@@ -42,6 +46,26 @@ def test_an_order_that_names_a_command_runs_nothing_and_its_topics_are_not_manag
     assert sorted(str(one["topic"]) for one in refused) == ["by/order", "by/rule/x"]
     assert all("not allowed" in str(one["reason"]) for one in refused)
     assert node.counts["topics_refused"] == len(refused)
+
+
+def test_publishers_hear_that_their_topic_is_not_processed() -> None:
+    site = SimulatedSite(1)
+    site.add_server("e1")
+    car = site.add_client("car", "e1")
+    clients = (ClientOrder("car", public_key(car.key), "e1"),)
+    orders = structs.replace(_orders(site, "subprocess:Popen", {"args": ["true"]}), clients=clients)
+    site.obey(orders)
+    site.connect([car])
+    site.run(2.0)
+    for topic in ("by/order", "by/rule/x", "fine"):
+        car.publish(topic, b"x")
+    site.run(2.0)
+    refused = [event for _, event in car.events if isinstance(event, PublicationRefused)]
+    assert {(one.topic, one.reason) for one in refused} == {
+        ("by/order", RefuseReason.NOT_PROCESSED),
+        ("by/rule/x", RefuseReason.NOT_PROCESSED),
+    }
+    assert car.session.unacknowledged == 0
 
 
 def test_what_the_configuration_allows_is_run_and_shipped_ones_always() -> None:

@@ -6,10 +6,19 @@ from collections.abc import Iterable
 
 import pytest
 
+from nearcast.server.early_copies import EarlyCopies
+from nearcast.server.effects import Effects
 from nearcast.server.mesh_messages import (
+    Advance,
+    Copies,
+    CopyNack,
     Forward,
+    Manages,
     MeshMessage,
+    Notice,
+    Notices,
     Subscribers,
+    Undelivered,
     Vouch,
     WhoIs,
     decode_mesh,
@@ -23,7 +32,9 @@ from nearcast.trust.credentials import Validity
 from nearcast.trust.revocations import Revocation, RevocationList, issue_revocations, revoke
 from nearcast.trust.rights import NOTHING, Rights
 from nearcast.wire.actions import Confirmed, Disconnected
-from nearcast.wire.messages import CloseReason
+from nearcast.wire.codec import encode
+from nearcast.wire.hot_frames import encode_notify
+from nearcast.wire.messages import CloseReason, Notify
 from nearcast.wire.noise import public_key
 from nearcast.wire.publication import Publication
 
@@ -154,6 +165,83 @@ def test_a_server_that_forgot_a_client_asks_and_is_told_its_subscriptions_again(
     made.site.run(5.0)
     assert made.spooled() == {"traffic/north": 1}
     assert list(made.broker.subscribers.subscribers("traffic/north")) == ["car"]
+
+
+def _home(made: TwoEdges) -> Server:
+    node = made.site.servers["e2"].node
+    assert node is not None
+    return node
+
+
+def _notify(topic: str) -> Notify:
+    return Notify(topic, "bus", 1, 1, True, 0, b"lie")
+
+
+def test_a_broker_notifies_subscribers_only() -> None:
+    made = TwoEdges()
+    car, thief = made.people["car"], made.people["thief"]
+    car.subscribe("traffic/north")
+    made.site.run(10.0)
+    notices = tuple(
+        Notice(encode_notify(_notify(topic)), ("car", "thief"))
+        for topic in ("traffic/north", "traffic/south", "parking")
+    )
+    home = _home(made)
+    home._peers.dispatch("e1", [encode_mesh(Notices(notices))], made.site.now)
+    made.site.servers["e2"].do(home.on_timer(made.site.now))
+    made.site.run(1.0)
+    assert [one.topic for one in car.notified] == ["traffic/north"]
+    assert thief.notified == []
+    assert home.counts["mesh_not_allowed"] == 5
+
+
+def test_what_another_home_could_not_deliver_is_told_as_far_as_the_rights_go() -> None:
+    made = TwoEdges()
+    home = _home(made)
+    for client in ("car", "thief"):
+        frames = tuple(encode(_notify(topic)) for topic in ("traffic/south", "parking"))
+        home._peers.dispatch("e1", [encode_mesh(Undelivered(client, frames))], made.site.now)
+    made.site.servers["e2"].do(home.on_timer(made.site.now))
+    made.site.run(1.0)
+    assert [one.topic for one in made.people["car"].notified] == ["traffic/south"]
+    assert made.people["thief"].notified == []
+    assert home.counts["mesh_not_allowed"] == 3
+
+
+def _copies(topic: str, publisher: str) -> Copies:
+    one = Publication(topic, publisher, 1, 1, 1, 2, 0.0, 0.0, b"x")
+    return Copies(topic, (one.record(),))
+
+
+def test_copies_come_from_brokers_and_of_publishers_that_may_publish() -> None:
+    made = TwoEdges()
+    for topic in ("traffic/north", "new"):
+        made.say(_copies(topic, "car"))  # e2 is no broker of it
+    assert made.spooled() == {"traffic/north": 0}
+    made.say(CopyNack("traffic/north", "car", 1, ((1, 9),)))
+    made.say(Advance("traffic/north", "car", 1, 9))
+    assert made.broker.counts["mesh_refused"] == 2
+    made.say(Vouch((made.people["car"].credential, made.people["thief"].credential)))
+    made.say(Manages("traffic/north"))  # it is one after all: what waited is taken
+    assert made.spooled() == {"traffic/north": 1}
+    made.say(_copies("traffic/north", "thief"))
+    made.say(_copies("traffic/north", "somebody who left long ago"))
+    assert made.spooled() == {"traffic/north": 2}
+    made.site.run(20.0)
+    made.say(_copies("other", "car"))
+    assert made.broker.counts["copies_not_expected"] == 1
+    assert list(made.broker.broker.topics) == ["traffic/north"]
+
+
+def test_early_copies_are_bounded() -> None:
+    effects = Effects()
+    early = EarlyCopies(effects)
+    for number in range(100):
+        early.keep("e2", Copies(f"t{number}", (bytes(1 << 20),)), 1.0)
+    assert effects.counts["copies_not_expected"] == 96
+    early.keep("e2", Copies("huge", (bytes(5 << 20),)), 1.0)
+    assert not early
+    assert early.take(lambda server, topic: True, 1.0) == []
 
 
 def _revoked(site: SimulatedSite, client: str, least_serial: int) -> bytes:

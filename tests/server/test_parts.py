@@ -188,6 +188,7 @@ def test_a_delivery_packs_notifications_per_home_and_passes_on_what_it_cannot_br
         lambda: NOW,
         clients,
         lambda client, frames, now: passed.append(client),
+        lambda topic, clients, now: clients,
         lambda broker, reached: None,
     )
     notify = Notify("t", "b", 1, 7, True, 0, b"hello", 1, 2, 3)
@@ -214,6 +215,7 @@ def test_without_clients_a_delivery_counts_what_comes_for_them() -> None:
         lambda: NOW,
         None,
         lambda *_: None,
+        lambda topic, clients, now: clients,
         lambda *_: None,
     )
     recipients = Recipients(("a",), {"e1": ("a",)})

@@ -46,6 +46,7 @@ LOSSES = {
     "mesh_rejected": "Connections of others that were not accepted, by reason.",
     "mesh_rejected_unknown_server": "Frames of servers that the orders do not name.",
     "mesh_refused": "Messages from other servers that could not be read.",
+    "copies_not_expected": "Copies of servers that turned out to be no brokers of the topic.",
     "mesh_not_vouched": "Clients of whom another server spoke without a credential that counts.",
     "mesh_not_allowed": "Wishes that another server passed on and their client has no right to.",
     "event_log_rows_dropped": "Rows that the event log lost.",

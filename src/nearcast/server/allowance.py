@@ -21,7 +21,16 @@ class Allowance:
     Messages are counted down from one second's worth; `refill` is asked when none is left.
     """
 
-    __slots__ = ("_busy_until", "_rate_hz", "_since", "credit", "payload_bytes", "rights", "topics")
+    __slots__ = (
+        "_busy_until",
+        "_rate_hz",
+        "_since",
+        "began_at",
+        "credit",
+        "payload_bytes",
+        "rights",
+        "topics",
+    )
 
     def __init__(self, rights: Rights, settings: WireSettings, now: float) -> None:
         self.rights = rights
@@ -31,7 +40,7 @@ class Allowance:
         self._rate_hz = rights.messages_per_s or settings.messages_per_s
         self.credit = max(1.0, self._rate_hz)
         """Publications that it may send before `refill`."""
-        self._since, self._busy_until = now, now
+        self.began_at = self._since = self._busy_until = now
 
     def refill(self, now: float) -> bool:
         """Add what the time allows, after `credit` fell below 0; False: the client has to wait."""

@@ -11,8 +11,10 @@ from nearcast.broker.broker import Broker
 from nearcast.broker.sequence_gate import Verdict
 from nearcast.broker.topic_processing import ProcessorWatch
 from nearcast.errors import WireError
+from nearcast.server.authorise import Authoriser
 from nearcast.server.claims import Claims
 from nearcast.server.delivery import Delivery
+from nearcast.server.early_copies import EarlyCopies
 from nearcast.server.effects import Effects
 from nearcast.server.mesh_messages import Advance, Copies, CopyNack, Manages, SpoolDamaged
 from nearcast.server.peers import Peers
@@ -22,7 +24,7 @@ from nearcast.server.site_orders import Orders
 from nearcast.server.subscribers import SubscriberDirectory
 from nearcast.server.topic_registry import TopicRegistry
 from nearcast.spool.changes import GENERATION, LiveTopic
-from nearcast.wire.publication import Origin, decode_record
+from nearcast.wire.publication import Origin, Publication, decode_record
 
 __all__ = ["BrokerPart"]
 
@@ -41,12 +43,13 @@ class BrokerPart:
         peers: Peers,
         directory: SubscriberDirectory,
         effects: Effects,
+        authoriser: Authoriser,
         clock: Callable[[], float],
         recovered: Mapping[str, LiveTopic],
         damages: int,
         watch: ProcessorWatch | None,
     ) -> None:
-        self._peers, self._effects = peers, effects
+        self._peers, self._effects, self._authoriser = peers, effects, authoriser
         self._is_damaged = damages > 0
         """Whether the log has lost something that other brokers have not yet been asked for."""
         effects.counts["spool_damages"] += damages
@@ -60,6 +63,7 @@ class BrokerPart:
         )
         self.claims = Claims(peers, self.broker, settings.takeover_s)
         self.topics = TopicRegistry(settings, self.broker, recovered, self._refuse_topic)
+        self.early_copies = EarlyCopies(effects)
         self._has_orders = False
         self._delivery: Delivery
         self._router: Router
@@ -80,6 +84,7 @@ class BrokerPart:
             self.do(actions)
         for server, topic in self.topics.take_farewells():
             self._peers.send(server, Manages(topic, past=True))
+        self.on_brokers_changed(now)
         if self._is_damaged:
             self._is_damaged = False
             for topic, managed in self.broker.topics.items():
@@ -99,7 +104,8 @@ class BrokerPart:
         if self._has_orders and not self.topics.is_known(topic):
             for actions in self.topics.volunteer(topic, self._peers.others):
                 self.do(actions)
-            self._peers.broadcast(Manages(topic))
+            if self.topics.is_known(topic):
+                self._peers.broadcast(Manages(topic))
 
     def finish(self, now: float) -> None:
         """End a pass: process what it brought, and share spools with brokers that are new."""
@@ -141,7 +147,8 @@ class BrokerPart:
                 refusal = structs.replace(refusal, reason=Verdict.TOO_MANY_TOPICS)
             reason = refusal.reason.name.lower() if refusal.reason is not None else "not_managed"
             counts[f"refused_{reason}"] += 1
-            self._router.refuse(refusal)
+            is_processed = refusal.publication.topic not in self.topics.refused
+            self._router.refuse(refusal, is_processed=is_processed)
         for report in actions.reports:
             counts[f"processor_{report.event.value}"] += report.count
             effects.incident(
@@ -161,16 +168,44 @@ class BrokerPart:
 
     # Messages of other brokers
 
+    def on_brokers_changed(self, now: float) -> None:
+        """Take copies that came before their sender was known as a broker."""
+        if self.early_copies:
+            for server, message in self.early_copies.take(self.topics.is_broker, now):
+                self._on_copies(server, message, now)
+
     def _on_copies(self, server: str, message: Copies, now: float) -> None:
         topic, now_us = message.topic, int(now * 1e6)
-        copies = [decode_record(topic, record, Origin.COPY) for record in message.records]
+        if not self.topics.is_broker(server, topic):
+            self.early_copies.keep(server, message, now)
+            return
+        copies = [
+            copy
+            for record in message.records
+            if self._may_copy(copy := decode_record(topic, record, Origin.COPY))
+        ]
         self.ensure_kept(topic)
         self._effects.counts["copies"] += len(copies)
         for copy in copies:
             copy.arrived_us = now_us
             self.broker.admit_copy(copy, server)
 
+    def _may_copy(self, copy: Publication) -> bool:
+        """Tell whether nothing speaks against a copy: its publisher may have left long ago."""
+        client = copy.publisher
+        is_refused = (
+            self._authoriser.knows(client)
+            and self._authoriser.authorise(client, "publish", copy.topic) is not None
+        )
+        self._effects.counts["mesh_not_allowed"] += is_refused
+        return not is_refused
+
+    def _check_broker(self, server: str, topic: str) -> None:
+        if not self.topics.is_broker(server, topic):
+            raise WireError(f"it is not a broker of {topic!r}")
+
     def _on_copy_nack(self, server: str, nack: CopyNack, now: float) -> None:
+        self._check_broker(server, nack.topic)
         topic, publisher, epoch = nack.topic, nack.publisher, nack.epoch
         found, gone = self.broker.recall(topic, publisher, epoch, nack.missing)
         self._peers.send_copies(server, topic, found)
@@ -188,7 +223,8 @@ class BrokerPart:
             kept = [one for one in spool if one.origin is not Origin.ONCE]
             self._peers.send_copies(server, message.topic, kept)
 
-    def _on_advance(self, _server: str, advance: Advance, now: float) -> None:
+    def _on_advance(self, server: str, advance: Advance, now: float) -> None:
+        self._check_broker(server, advance.topic)
         if not (0 <= advance.epoch < _LARGEST and 0 <= advance.through < _LARGEST):
             raise WireError("Advance: a number is out of range")
         self.broker.advance(advance.topic, advance.publisher, advance.epoch, advance.through)

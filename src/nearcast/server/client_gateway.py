@@ -132,6 +132,22 @@ class ClientGateway:
         else:
             self.sessions.close(client, CloseReason.REVOKED, now)
 
+    def hearers(self, topic: str, clients: tuple[str, ...], now: float) -> tuple[str, ...]:
+        """Return those of some clients that a broker may notify: subscribers, and who has left."""
+        if all(map(self.clients.subscribers(topic).__contains__, clients)):
+            return clients
+        found = tuple(one for one in clients if self._may_hear(one, topic, now))
+        self._effects.counts["mesh_not_allowed"] += len(clients) - len(found)
+        return found
+
+    def _may_hear(self, client: str, topic: str, now: float) -> bool:
+        allowance = self._allowances.by_client.get(client)
+        if allowance is None or self.clients.hears(client, topic):
+            return True
+        # one that has just come has not asked for its subscriptions yet
+        is_new = now - allowance.began_at <= self._settings.grace_s
+        return is_new and self._authoriser.authorise(client, "subscribe", topic) is None
+
     def end_invalid(self, now: float) -> None:
         """End the sessions of clients whose credential has expired, was revoked or replaced."""
         self.sessions.end_invalid(self._authoriser.still_counts(now), now)

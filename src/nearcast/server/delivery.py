@@ -38,6 +38,8 @@ class Delivery:
         The clients here; None when this server has none.
     pass_on
         Takes what a client without a session here should get.
+    hearers
+        Returns those of some clients that may be told of a topic, at a time.
     note
         Is told the last offset by topic of what a broker sent.
     """
@@ -50,9 +52,10 @@ class Delivery:
         clock: Callable[[], float],
         local: LocalClients | None,
         pass_on: Callable[[str, Sequence[bytes], float], None],
+        hearers: Callable[[str, tuple[str, ...], float], tuple[str, ...]],
         note: Callable[[str, Mapping[str, int]], None],
     ) -> None:
-        self._note = note
+        self._hearers, self._note = hearers, note
         self._peers, self._directory, self._effects = peers, directory, effects
         self._clock, self._local, self._pass_on = clock, local, pass_on
         self._notices: dict[str, list[Notice]] = {}
@@ -84,7 +87,7 @@ class Delivery:
             for home, some in notices.items():
                 self._peers.send(home, Notices(tuple(some)))
 
-    def _on_notices(self, server: str, message: Notices, _now: float) -> None:
+    def _on_notices(self, server: str, message: Notices, now: float) -> None:
         notified = self._now()
         reached: dict[str, int] = {}
         for notice in message.notices:
@@ -93,7 +96,8 @@ class Delivery:
                 if notify.broker != server:
                     raise WireError("a notification names another broker than its sender")
                 reached[notify.topic] = notify.offset
-            self._deliver(notify, notice.body, notice.clients, left_out, *notified)
+            clients = self._hearers(notify.topic, notice.clients, now)
+            self._deliver(notify, notice.body, clients, left_out, *notified)
         self._note(server, reached)
 
     def _now(self) -> tuple[int, bytes]:

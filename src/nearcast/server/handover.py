@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from nearcast.errors import WireError
 from nearcast.server.effects import Effects
@@ -12,6 +12,7 @@ from nearcast.server.peers import Peers
 from nearcast.server.presence import Presence
 from nearcast.server.site_orders import Orders
 from nearcast.server.subscriptions import Subscriptions
+from nearcast.trust.rights import Action
 from nearcast.wire.actions import Home
 from nearcast.wire.codec import Refused, decode
 from nearcast.wire.messages import Notify
@@ -29,8 +30,10 @@ class Handover:
         sessions: ServerSessions,
         subscriptions: Subscriptions,
         effects: Effects,
+        authorise: Callable[[str, Action, str], str | None],
         grace_s: float,
     ) -> None:
+        self._authorise = authorise
         self._peers, self._sessions, self._effects = peers, sessions, effects
         self._subscriptions = subscriptions
         self._buffer = HandoverBuffer(grace_s)
@@ -71,7 +74,7 @@ class Handover:
 
     def arrived(self, client: str, now: float) -> None:
         """Give a client what was kept for it, and send it on if this is not its home."""
-        self._sessions.notify(client, self._buffer.arrive(client))
+        self._notify(client, self._buffer.arrive(client))
         self._send_home(client, now)
 
     def visited(self, client: str, topics: Sequence[str], now: float) -> None:
@@ -81,7 +84,7 @@ class Handover:
         """
         if topics:
             self._buffer.leave(client, topics, now)
-        self._sessions.notify(client, self._buffer.take_kept(client))
+        self._notify(client, self._buffer.take_kept(client))
 
     def left(
         self, client: str, topics: Sequence[str], undelivered: Sequence[bytes], now: float
@@ -139,6 +142,21 @@ class Handover:
             if self._homes.get(client) == server and client in self._sessions:
                 self._send_home(client, now)
 
+    def _notify(self, client: str, frames: Sequence[bytes]) -> bool:
+        """Tell a client what came by another home, as far as it may hear it; False: it is away."""
+        if client not in self._sessions:
+            return False
+        allowed = [
+            frame
+            for frame in frames
+            if all(
+                isinstance(one, Notify) and self._authorise(client, "subscribe", one.topic) is None
+                for one, _ in decode(frame)
+            )
+        ]
+        self._effects.counts["mesh_not_allowed"] += len(frames) - len(allowed)
+        return self._sessions.notify(client, allowed)
+
     def _on_undelivered(self, _server: str, message: Undelivered, now: float) -> None:
         """Bring what another home of the client could not, pass it on, or keep it."""
         client, frames = message.client, message.frames
@@ -148,7 +166,7 @@ class Handover:
             raise WireError(f"Undelivered: {refusal}") from None
         if len(contents) != len(frames) or not all(isinstance(one, Notify) for one in contents):
             raise WireError("Undelivered holds something that is not a notification")
-        if self._sessions.notify(client, frames):
+        if self._notify(client, frames):
             return
         if message.revision > self._revision:
             # the sender has newer orders: passing on by older ones would send it in circles

@@ -185,10 +185,18 @@ class Router:
         elif self._publishers is not None:
             self._publishers.busy(publisher, self._retry_after_s, topic)
 
-    def refuse(self, refusal: Refusal) -> None:
-        """Tell a publisher, or its home, that a publication will never be taken as it is."""
+    def refuse(self, refusal: Refusal, *, is_processed: bool = True) -> None:
+        """Tell a publisher, or its home, that a publication will never be taken as it is.
+
+        Parameters
+        ----------
+        is_processed
+            Whether its topic is managed, or could be.
+        """
         publication, home = refusal.publication, refusal.home
         reason = _TOLD.get(refusal.reason) if refusal.reason is not None else None
+        if refusal.reason is None and not is_processed:
+            reason = RefuseReason.NOT_PROCESSED
         if reason is None or publication.origin is Origin.COPY:
             return
         topic, publisher = publication.topic, publication.publisher

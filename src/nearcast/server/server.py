@@ -13,8 +13,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from msgspec import structs
-
 from nearcast.broker.requests import ProcessResult
 from nearcast.broker.topic_processing import ProcessorWatch
 from nearcast.server.allowance import Allowances
@@ -31,15 +29,12 @@ from nearcast.server.load_reports import LoadReports
 from nearcast.server.mesh_messages import (
     LoadReport,
     Manages,
-    Moved,
     NewOrders,
-    Subscribers,
-    SubscribersKnown,
-    Unsubscribed,
 )
 from nearcast.server.outputs import Outputs
 from nearcast.server.peer_channels import PeerChannels
 from nearcast.server.peers import Peers
+from nearcast.server.remote_subscribers import RemoteSubscribers
 from nearcast.server.replays import Replays
 from nearcast.server.resumption import Resumption
 from nearcast.server.router import Router
@@ -115,15 +110,15 @@ class Server:
         self.counts, self.refused_publications = effects.counts, effects.refused_publications
         peers = self._peers = Peers(settings.server, settings.manager, channels, effects)
         directory = self.subscribers = SubscriberDirectory()
+        authoriser = self._authoriser = Authoriser(trust, settings.vouched_limit)
         part = self._broker_part = BrokerPart(
-            settings, peers, directory, effects, clock, recovered or {}, damages, watch
+            settings, peers, directory, effects, authoriser, clock, recovered or {}, damages, watch
         )
         self.broker, self.topics = part.broker, part.topics
         self._introductions = Introductions(
             peers, part.topics, directory, self._tell_subscribers, settings.inform_s
         )
         keys: dict[bytes, str] = {}
-        authoriser = self._authoriser = Authoriser(trust, settings.vouched_limit)
         admit = authoriser.check if trust is not None else admit_enrolled(keys)
         sessions = self.sessions = (
             ServerSessions(access.static_key, admit, access.random_bytes, access.wire)
@@ -148,7 +143,15 @@ class Server:
             settings.retry_after_s,
             settings.takeover_s,
         )
-        self._replays = Replays(peers, part.broker, effects, self._may_resume)
+        remote = self._remote = RemoteSubscribers(
+            peers,
+            directory,
+            authoriser,
+            self._vouching,
+            part.topics.ends,
+            lambda: self._replays.try_again(),
+        )
+        self._replays = Replays(peers, part.broker, effects, remote.may_resume)
         self._check_at = float("-inf")
         self._reports = LoadReports(peers, self._load, settings.report_interval_s)
         self.clients: ClientGateway | None = None
@@ -167,7 +170,9 @@ class Server:
                 self._vouching.show,
                 edge,
             )
-            handover = Handover(peers, sessions, subscriptions, effects, edge.grace_s)
+            handover = Handover(
+                peers, sessions, subscriptions, effects, authoriser.authorise, edge.grace_s
+            )
             wire = access.wire or WireSettings()
             self.clients = ClientGateway(
                 settings.server,
@@ -191,11 +196,11 @@ class Server:
             )
         pass_on = self.clients.handover.pass_on if self.clients else self._count_undelivered
         note = self.clients.resumption.note if self.clients else self._note_nothing
-        self._delivery = Delivery(peers, directory, effects, clock, sessions, pass_on, note)
+        hearers = self.clients.hearers if self.clients else lambda topic, clients, now: clients
+        self._delivery = Delivery(
+            peers, directory, effects, clock, sessions, pass_on, hearers, note
+        )
         part.connect(self._delivery, router)
-        peers.on(Subscribers, self._on_subscribers)
-        peers.on(Unsubscribed, lambda home, message, _: directory.on_unsubscribed(home, message))
-        peers.on(Moved, lambda home, message, _: directory.on_moved(home, message))
         peers.on(Manages, self._on_manages)
         peers.on(NewOrders, self._on_orders)
 
@@ -322,43 +327,17 @@ class Server:
         self.targets.learn(order)
         self.clients.handover.learn(order.client, order.home, now)
 
-    def _on_subscribers(self, home: str, message: Subscribers, now: float) -> None:
-        topic = message.topic
-        allowed = tuple(
-            one
-            for one in message.clients
-            if self._vouching.allows(home, one[0], "subscribe", topic, now)
-        )
-        self.subscribers.on_subscribers(home, structs.replace(message, clients=allowed))
-        self._replays.try_again()
-        if message.request and len(allowed) == len(message.clients):
-            self._peers.send(home, SubscribersKnown(message.request, self.topics.ends(topic)))
-
-    def _may_resume(self, home: str, topic: str, client: str, now: float) -> bool:
-        """Tell whether a home may ask for a topic's notifications: a resume is a subscription."""
-        if home == self.settings.server:  # asked there
-            return True
-        if client:
-            return self._vouching.allows(home, client, "subscribe", topic, now)
-        return self.subscribers.has_home(topic, home)
-
     def _on_replaced(self, client: str, now: float) -> None:
         """Drop what a client may not do by its new credential, and the session of the old one."""
-        self._drop_subscriptions(client)
+        self._remote.drop_forbidden(client)
         if self.clients is not None:
             self.clients.end_invalid(now)
-
-    def _drop_subscriptions(self, client: str) -> None:
-        """Forget what a client subscribed to and may not any more."""
-        for topic in self.subscribers.topics_of(client):
-            if self._authoriser.authorise(client, "subscribe", topic) is not None:
-                self.subscribers.forget_client(client, topic)
 
     def _check_credentials(self, now: float) -> None:
         """End what clients do whose credentials have expired or were revoked."""
         self._check_at = now + _CHECK_S
         for client in self._authoriser.take_outdated(now):
-            self._drop_subscriptions(client)
+            self._remote.drop_forbidden(client)
         if self.clients is not None:
             self.clients.end_invalid(now)
 
@@ -366,10 +345,11 @@ class Server:
         if self.clients is not None:
             self.clients.subscriptions.retell(server, client)
 
-    def _on_manages(self, server: str, message: Manages, _now: float) -> None:
+    def _on_manages(self, server: str, message: Manages, now: float) -> None:
         topic = message.topic
         if self.topics.on_manages(server, topic, past=message.past):
             self._peers.send(server, Manages(topic, self.topics.is_past(topic)))
+        self._broker_part.on_brokers_changed(now)
         if self.clients is not None and not message.past:
             self.clients.subscriptions.on_manages(server, message)
 

@@ -160,6 +160,10 @@ class TopicRegistry:
             known[self._settings.server] = None
         return list(known)
 
+    def is_broker(self, server: str, topic: str) -> bool:
+        """Tell whether a server manages a topic or did so, as far as this one knows."""
+        return server in self.brokers_of(topic) or server in self._past_others(topic)
+
     def ends(self, wanted: str) -> dict[str, int]:
         """Return the highest offsets of the topics here that a subscription concerns."""
         topics = self._broker.topics
@@ -181,9 +185,7 @@ class TopicRegistry:
         try:
             settings = self._settings_of(topic)
         except NearcastError as error:
-            if topic not in self.refused and len(self.refused) < _REFUSED_LIMIT:
-                self.refused[topic] = str(error)
-                self._refuse(topic, str(error))
+            self._note_refused(topic, str(error))
             return []
         managed, wanted = self._broker.topics.get(topic), self._wanted.get(topic)
         self._wanted[topic] = settings
@@ -201,6 +203,11 @@ class TopicRegistry:
         actions = self._begin_anew(managed.settings, settings)
         self._refresh(topic)
         return actions
+
+    def _note_refused(self, topic: str, reason: str) -> None:
+        if topic not in self.refused and len(self.refused) < _REFUSED_LIMIT:
+            self.refused[topic] = reason
+            self._refuse(topic, reason)
 
     def _begin_anew(self, old: TopicSettings, settings: TopicSettings) -> list[Actions]:
         """Manage a topic otherwise, with all that it has; on the disk it is one change."""

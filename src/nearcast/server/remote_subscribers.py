@@ -1,0 +1,69 @@
+"""What other homes say of their subscribers, as far as those clients' rights go."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from msgspec import structs
+
+from nearcast.server.authorise import Authoriser
+from nearcast.server.mesh_messages import Moved, Subscribers, SubscribersKnown, Unsubscribed
+from nearcast.server.peers import Peers
+from nearcast.server.subscribers import SubscriberDirectory
+from nearcast.server.vouching import Vouching
+
+__all__ = ["RemoteSubscribers"]
+
+
+class RemoteSubscribers:
+    """Puts the subscribers of other servers into the directory, and takes them out.
+
+    Parameters
+    ----------
+    ends
+        Returns the highest offsets of the topics here that a subscription concerns.
+    on_known
+        Is told that more subscribers are known.
+    """
+
+    def __init__(
+        self,
+        peers: Peers,
+        directory: SubscriberDirectory,
+        authoriser: Authoriser,
+        vouching: Vouching,
+        ends: Callable[[str], Mapping[str, int]],
+        on_known: Callable[[], None],
+    ) -> None:
+        self._peers, self._directory, self._authoriser = peers, directory, authoriser
+        self._vouching, self._ends, self._on_known = vouching, ends, on_known
+        peers.on(Subscribers, self._on_subscribers)
+        peers.on(Unsubscribed, lambda home, message, _: directory.on_unsubscribed(home, message))
+        peers.on(Moved, lambda home, message, _: directory.on_moved(home, message))
+
+    def may_resume(self, home: str, topic: str, client: str, now: float) -> bool:
+        """Tell whether a home may ask for a topic's notifications: a resume is a subscription."""
+        if home == self._peers.server:  # asked there
+            return True
+        if client:
+            return self._vouching.allows(home, client, "subscribe", topic, now)
+        return self._directory.has_home(topic, home)
+
+    def drop_forbidden(self, client: str) -> None:
+        """Forget what a client subscribed to and may not any more."""
+        for topic in self._directory.topics_of(client):
+            if self._authoriser.authorise(client, "subscribe", topic) is not None:
+                self._directory.forget_client(client, topic)
+
+    def _on_subscribers(self, home: str, message: Subscribers, now: float) -> None:
+        topic = message.topic
+        allowed = tuple(
+            one
+            for one in message.clients
+            if self._vouching.allows(home, one[0], "subscribe", topic, now)
+        )
+        self._directory.on_subscribers(home, structs.replace(message, clients=allowed))
+        self._on_known()
+        if message.request and len(allowed) == len(message.clients):
+            ends = dict(self._ends(topic))
+            self._peers.send(home, SubscribersKnown(message.request, ends))
