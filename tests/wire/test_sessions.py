@@ -469,6 +469,20 @@ def test_a_server_ends_sessions_whose_client_never_replaces_their_keys() -> None
     assert client.session.is_connected  # by new keys
 
 
+def test_a_server_ends_a_session_before_its_counters_are_used_up() -> None:
+    world = World(18)
+    server = world.add_server()
+    client = world.add_client("car", server.home)
+    world.run(1.0)
+    channel = server.sessions._table.by_client["car"].channel
+    channel.counter = channel.rekey_at + 1
+    server.sessions.notify("car", [_notification(1)])
+    world.run(3.0)
+    assert [one.reason for one in world.closed()] == [CloseReason.REKEY]
+    assert client.session.is_connected  # by new keys
+    assert [sequence for _, sequence, _ in client.notified] == [1]
+
+
 def test_a_restarted_server_and_a_restarted_client_lose_nothing() -> None:
     world = World(19)
     key = world.random.randbytes(32)

@@ -41,8 +41,9 @@ from nearcast.wire.messages import (
 )
 from nearcast.wire.publication import Publication
 from nearcast.wire.server_frames import decode_for_server, split_too_large
-from nearcast.wire.server_session import Packet, ServerSession, pack_frames
+from nearcast.wire.server_session import ServerSession, pack_frames
 from nearcast.wire.session_opener import SessionOpener
+from nearcast.wire.session_sender import SessionSender
 from nearcast.wire.session_table import SessionTable
 from nearcast.wire.settings import Address, RandomBytes, WireSettings
 
@@ -78,14 +79,12 @@ class ServerSessions:
         self.drops: Counter[str] = Counter()
         """What was refused, by reason."""
         self._table = SessionTable(self._settings)
-        self._queued: list[ServerSession] = []
-        """Sessions with something to send, in the order in which it came up."""
-        self._awaiting: dict[int, ServerSession] = {}
-        """Sessions with unconfirmed notifications, by index."""
-        self._opener = SessionOpener(self.handshakes, self._table, random_bytes, self._settings)
-        self._outgoing = self._opener.outgoing
+        self._sender = SessionSender(self._settings)
+        self._outgoing, self._mark = self._sender.outgoing, self._sender.mark
+        self._opener = SessionOpener(
+            self.handshakes, self._table, random_bytes, self._settings, self._outgoing
+        )
         self._events: list[ServerEvent] = []
-        self._next_resend = float("inf")
         self.unsettled_since = float("inf")
         """Since when something is missing that clients here should have been sent."""
 
@@ -257,7 +256,7 @@ class ServerSessions:
 
     def notify_all(self, clients: Iterable[str], frame: bytes, left_out: str = "") -> list[str]:
         """Send one checked notification to all clients but one; return those without a session."""
-        by_client, queued, missing = self._table.by_client, self._queued, []
+        by_client, queued, missing = self._table.by_client, self._sender.queued, []
         for client in clients:
             session = by_client.get(client)
             if client == left_out:
@@ -310,58 +309,12 @@ class ServerSessions:
         return self.take_events()
 
     def flush(self, now: float) -> list[Datagram]:
-        """Return all datagrams to send: what is queued, and notifications due again.
-
-        Sessions that have the same frames to get share the packing of them.
-        """
-        sent = self._take_outgoing()
-        if now >= self._next_resend:
-            self._resend(now, sent)
-        queued, self._queued = self._queued, []
-        wait_s, awaiting = self._settings.first_retry_s, self._awaiting
-        # the frames are kept beside their packets, so that no other frame can get the same id
-        packed: dict[tuple[int, ...], tuple[list[Packet], list[bytes]]] = {}
-        alone: bytes | None = None
-        packets: list[Packet] = []
-        for session in queued:
-            session.is_queued = False
-            frames = session.take_frames() if session.is_open else None
-            if not frames:
-                continue
-            if len(frames) != 1 or frames[0] is not alone:  # else as for the session before
-                alone = frames[0] if len(frames) == 1 else None
-                key = tuple(map(id, frames))
-                known = packed.get(key)
-                if known is None:
-                    known = packed[key] = (pack_frames(frames, session.room, now, wait_s), frames)
-                packets = known[0]
-            if session.send(packets, sent):
-                awaiting[session.index] = session
-            channel = session.channel
-            if channel.counter > channel.rekey_at:  # `rekey_due`, for each receiver
-                self.close(session.client, CloseReason.REKEY, now)
-        if awaiting and queued:
-            self._next_resend = min(self._next_resend, now + wait_s)
-        sent.extend(self._take_outgoing())
-        return sent
-
-    def _take_outgoing(self) -> list[Datagram]:
-        taken = self._outgoing[:]
-        self._outgoing.clear()
-        return taken
-
-    def _resend(self, now: float, sent: list[Datagram]) -> None:
-        self._next_resend = float("inf")
-        for index, session in list(self._awaiting.items()):
-            if session.is_open and session.awaits_receipts:
-                sent.extend(session.resend(now))
-                self._next_resend = min(self._next_resend, session.next_resend())
-            else:
-                del self._awaiting[index]
+        """End a pass: return all datagrams to send."""
+        return self._sender.flush(now)
 
     def next_wakeup(self) -> float:
         """Return when `flush` may have something to repeat; infinity when nothing waits."""
-        return float("-inf") if self._queued or self._outgoing else self._next_resend
+        return self._sender.next_wakeup()
 
     @property
     def notifications_dropped(self) -> int:
@@ -376,16 +329,10 @@ class ServerSessions:
         session.queue(frame)
         self._mark(session)
 
-    def _mark(self, session: ServerSession) -> None:
-        """Have the next flush send what a session has."""
-        if not session.is_queued:
-            session.is_queued = True
-            self._queued.append(session)
-
     def _end(self, session: ServerSession, reason: CloseReason) -> None:
         self._table.remove(session)
         session.is_open = False
-        self._awaiting.pop(session.index, None)
+        self._sender.forget(session)
         if session.is_confirmed:
             left = tuple(session.unconfirmed())
             closed = SessionClosed(session.client, reason, left, session.init.visits)

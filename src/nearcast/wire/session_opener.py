@@ -20,7 +20,13 @@ _UNKNOWNS_PER_S = 200.0
 
 
 class SessionOpener:
-    """Opens sessions, and tells senders that theirs is not known."""
+    """Opens sessions, and tells senders that theirs is not known.
+
+    Parameters
+    ----------
+    outgoing
+        Takes what is to be sent.
+    """
 
     def __init__(
         self,
@@ -28,12 +34,12 @@ class SessionOpener:
         table: SessionTable,
         random_bytes: RandomBytes,
         settings: WireSettings,
+        outgoing: list[Datagram],
     ) -> None:
         self._handshakes, self._table = handshakes, table
         self._random_bytes, self._settings = random_bytes, settings
         self._unknowns = TokenBuckets(_UNKNOWNS_PER_S, _UNKNOWNS_PER_S, 1)
-        self.outgoing: list[Datagram] = []
-        """What to send."""
+        self._outgoing = outgoing
 
     def on_init(self, data: bytes, address: Address, now: float) -> None:
         """Put a half-open session into the table, or raise Refused."""
@@ -73,4 +79,4 @@ class SessionOpener:
         """Answer a datagram whose sender's address is not proved."""
         if len(reply) > len(data):
             raise Refused("answer_too_large")
-        self.outgoing.append(SendDatagram(address, reply))
+        self._outgoing.append(SendDatagram(address, reply))

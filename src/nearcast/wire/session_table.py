@@ -82,9 +82,17 @@ class SessionTable:
             del self._half_open[session.client]
 
     def rekey_overdue(self, now: float) -> list[ServerSession]:
-        """Return the confirmed sessions whose client should have replaced their keys long ago."""
+        """Return the confirmed sessions whose keys served too long, or nearly too often.
+
+        Clients replace them in time. The counters that are left at that point last longer than
+        the time until this is asked again.
+        """
         limit_s = 2 * self._settings.rekey_s
-        return [one for one in self.by_client.values() if now - one.opened_at > limit_s]
+        return [
+            one
+            for one in self.by_client.values()
+            if now - one.opened_at > limit_s or one.channel.rekey_due
+        ]
 
     def silent(self, now: float) -> Iterator[ServerSession]:
         """Yield the sessions that missed their reports or were never confirmed."""
