@@ -174,3 +174,27 @@ def test_a_home_that_forwards_a_time_out_of_range_stops_nobody() -> None:
     assert one.groups == 0
     one.forward(1)
     assert one.groups == 1
+
+
+def test_a_bug_in_one_topic_leaves_the_others_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    one = OneEdge()
+    for topic in ("u", "t", "v"):
+        one.client.publish(topic, b"x", one.now)
+    one.step(0.0)
+    broken = one.edge.broker.topics["t"]
+
+    def fail(*_arguments: object) -> None:
+        raise RuntimeError("a bug")
+
+    monkeypatch.setattr(broken, "run", fail)
+    for _ in range(3):
+        for topic in ("u", "t", "v"):
+            one.client.publish(topic, b"x", one.now)
+        for _ in range(20):
+            one.step(0.0)
+    assert {topic: len(each.spool) for topic, each in one.edge.broker.topics.items()} == {
+        "u": 4,
+        "t": 1,
+        "v": 4,
+    }
+    assert one.edge.counts["internal_errors"] > 0

@@ -115,3 +115,5 @@ class Actions(msgspec.Struct):
     """Messages that had been taken before."""
     held: int = 0
     """Messages that wait for missing ones."""
+    failures: list[tuple[str, Exception]] = msgspec.field(default_factory=list)
+    """Bugs, each with the topic that did not get on."""

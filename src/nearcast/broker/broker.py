@@ -190,7 +190,10 @@ class Broker:
         for topic in due:
             topic.is_due = False
             if self.topics.get(topic.settings.topic) is topic:  # else it was removed meanwhile
-                deferred.append(topic.run(now_s, actions))
+                try:
+                    deferred.append(topic.run(now_s, actions))
+                except Exception as error:  # a bug: the other topics go on
+                    actions.failures.append((topic.settings.topic, error))
                 if topic.claims.are_open:
                     self._claiming[topic.settings.topic] = topic
                 elif self._claiming:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import time
 from contextlib import AsyncExitStack
 from typing import Any
 
@@ -282,7 +281,6 @@ class LiveServer:
     def _on_failure(self, _loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         """Note a bug in a callback: one event is lost, the server goes on."""
         self.metrics.counts["internal_errors"] += 1
-        self.report.failed_s = time.monotonic()
         _log.error(
             "internal_error",
             exc_info=context.get("exception"),

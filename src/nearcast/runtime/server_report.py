@@ -21,7 +21,7 @@ from nearcast.server.server import Server
 __all__ = ["ServerReport"]
 
 _FAILURE_SHOWN_S = 60.0
-"""A server is not healthy for so long after an event failed."""
+"""A server is not healthy for so long after it was seen that events failed."""
 
 
 class ServerReport:
@@ -44,8 +44,8 @@ class ServerReport:
         self._udp, self._events = udp, events
         self.lost: Exception | None = None
         """Why the server must end, when its spool is lost."""
-        self.failed_s: float | None = None
-        """When an event last failed because of a bug, by `time.monotonic`."""
+        self._errors, self._errors_s = 0, float("-inf")
+        """Bugs that were seen here, and when more were last seen."""
         self.http: HttpEndpoint | None = None
         """Where operators ask; the shell puts it in."""
         metrics.counts = server.counts
@@ -135,8 +135,10 @@ class ServerReport:
             problems.append("the spool's disk is full")
         if self.lost is not None:
             problems.append(str(self.lost))
-        if self.failed_s is not None and time.monotonic() - self.failed_s < _FAILURE_SHOWN_S:
-            errors = self._server.counts["internal_errors"]
+        errors, now_s = self._server.counts["internal_errors"], time.monotonic()
+        if errors > self._errors:
+            self._errors, self._errors_s = errors, now_s
+        if now_s - self._errors_s < _FAILURE_SHOWN_S:
             problems.append(f"events fail, {errors} since the start: see internal_error in the log")
         return problems + isolation(self._mesh.states())
 

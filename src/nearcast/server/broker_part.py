@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Callable, Mapping
 
 from msgspec import structs
@@ -149,6 +150,10 @@ class BrokerPart:
             counts[f"refused_{reason}"] += 1
             is_processed = refusal.publication.topic not in self.topics.refused
             self._router.refuse(refusal, is_processed=is_processed)
+        for topic, error in actions.failures:
+            counts["internal_errors"] += 1
+            trace = "".join(traceback.format_exception(error))
+            effects.incident("internal_error", topic=topic, error=trace)
         for report in actions.reports:
             counts[f"processor_{report.event.value}"] += report.count
             effects.incident(
