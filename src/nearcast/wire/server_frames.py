@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from nearcast.wire.codec import COPY, FRAME_BYTES, FRAME_LIMIT, Refused, decode_body
 from nearcast.wire.hot_frames import PUBLISH, RECEIVED, decode_publication, decode_received
-from nearcast.wire.limits import payload_limit
 from nearcast.wire.messages import Message, Refuse, RefuseReason
 from nearcast.wire.publication import Origin, Publication
 
@@ -40,16 +39,22 @@ def decode_for_server(payload: bytes, client: str, now_us: int) -> list[Content]
 
 
 def split_too_large(
-    contents: list[Content], client: str, datagram_limit: int
+    contents: list[Content], payload_room: int
 ) -> tuple[list[Content], list[Refuse]]:
-    """Return the contents without publications whose notification may not fit, and the answers."""
+    """Return the contents without publications whose notification may not fit, and the answers.
+
+    Parameters
+    ----------
+    payload_room
+        Of their publisher, see `limits`.
+    """
     kept: list[Content] = []
     refused = []
     for one in contents:
         if isinstance(one, Publication):
-            topic, durable = one.topic, one.origin is not Origin.ONCE
-            if len(one.payload) > payload_limit(topic, client, datagram_limit):
-                reason = RefuseReason.TOO_LARGE
+            topic = one.topic
+            if len(topic.encode()) + len(one.payload) > payload_room:
+                durable, reason = one.origin is not Origin.ONCE, RefuseReason.TOO_LARGE
                 refused.append(Refuse(topic, one.epoch, one.sequence, durable, reason))
                 continue
         kept.append(one)

@@ -141,10 +141,8 @@ class ServerSessions:
         self, session: ServerSession, data: bytes, address: Address, now: float, now_us: int
     ) -> None:
         contents = decode_for_server(session.channel.open(data), session.client, now_us)
-        if len(data) > session.payload_room:  # few are
-            contents, refused = split_too_large(
-                contents, session.client, self._settings.datagram_limit
-            )
+        if len(data) > session.payload_room:  # one large publication, or several
+            contents, refused = split_too_large(contents, session.payload_room)
             self.drops["payload_too_large"] += len(refused)
             for refuse in refused:
                 self._queue(session, refuse)
