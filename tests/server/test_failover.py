@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
+from nearcast.server.mesh_messages import ClientIs, WhereIs, decode_mesh, encode_mesh
+from nearcast.server.peer_channels import PeerChannels
 from nearcast.testing.simulated_client import SimulatedClient
+from nearcast.testing.simulated_manager import MANAGER
 from nearcast.testing.simulated_network import Network
 from nearcast.wire.actions import Acknowledged, Connected, HomeUnreachable
 from nearcast.wire.notification import Notification
@@ -114,3 +118,76 @@ def test_a_client_whose_site_is_gone_tries_all_servers_and_comes_back_with_the_f
     made.site.run(30.0)
     assert client.session.is_connected
     assert client.session.home == made.site.servers[last].home
+
+
+def test_after_a_restart_a_publisher_is_back_within_two_round_trips() -> None:
+    made = RandomSite(1)
+    made.start()
+    (topic, publisher), *_ = made.targets
+    client, server = made.people[publisher], made.site.servers[made.homes[publisher]]
+    server.kill()
+    server.restart()
+    start = made.site.now
+    made.publish(topic, publisher)
+    made.site.run(1.0)
+    # to hear that the session is unknown, and for the handshake: a millisecond each way
+    assert first_after(client, Connected, start) < 0.01
+
+
+class FakeManager:
+    """Answers where clients belong."""
+
+    def __init__(self, made: RandomSite) -> None:
+        self._made, self._channels = made, PeerChannels(1)
+        self.asked: list[str] = []
+
+    def on_mesh(self, server: str, frame: bytes) -> None:
+        made, now = self._made, self._made.site.now
+        for data in self._channels.receive(server, frame, now):
+            message = decode_mesh(data)
+            if isinstance(message, WhereIs):
+                self.asked.append(message.client)
+                order = next(
+                    (one for one in made.orders().clients if one.client == message.client), None
+                )
+                self._channels.send(server, encode_mesh(ClientIs(message.client, order)))
+        for receiver, data in self._channels.poll(now):
+            made.site.send_frame(MANAGER, receiver, data)
+
+
+def obey_alone(made: RandomSite) -> None:
+    """Give each server orders that name only the clients whose home it is."""
+    orders = made.orders()
+    for name, server in made.site.servers.items():
+        own = tuple(one for one in orders.clients if one.home == name)
+        server.obey(replace(orders, clients=own))
+
+
+@pytest.mark.parametrize("is_manager_up", [True, False])
+@pytest.mark.parametrize("seed", range(4))
+def test_guests_are_served_whom_no_orders_name(seed: int, is_manager_up: bool) -> None:
+    made = RandomSite(seed, spool=1_000, processor="forward")
+    made.site.obey = lambda _orders: obey_alone(made)  # type: ignore[assignment, method-assign]
+    manager = FakeManager(made)
+    if is_manager_up:
+        made.site.on_frame[MANAGER] = manager.on_mesh
+    lost, orphans = lose_a_home(made)
+    made.site.run(WITHIN_S)
+    made.published.clear()
+    before = {name: len(one.notified) for name, one in made.people.items()}
+    made.publish_some(30)
+    made.site.run(10.0)
+    home = made.site.servers[lost].home
+    assert all(orphan.session.is_connected and orphan.session.home != home for orphan in orphans)
+    assert made.unacknowledged == 0
+    for name, wanted in made.expected().items():
+        told = made.people[name].notified[before[name] :]
+        assert sorted((one.topic, one.publisher, one.sequence) for one in told) == sorted(wanted)
+    made.site.servers[lost].restart()
+    made.site.run(30.0)
+    assert all(orphan.session.is_connected for orphan in orphans)
+    if is_manager_up:
+        assert {orphan.name for orphan in orphans} <= set(manager.asked)
+        assert all(orphan.session.home == home for orphan in orphans)
+    else:
+        assert all(orphan.session.home != home for orphan in orphans)

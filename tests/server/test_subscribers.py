@@ -116,3 +116,12 @@ def test_a_client_that_left_is_remembered_for_a_while() -> None:
     between.arrive("b")
     assert between.expire(3.0) == ([("a", ["t"])], 0)
     assert between.expire(9.0) == ([], 0)
+
+
+def test_what_was_found_for_a_topic_is_found_anew_when_a_subscriber_has_another_home() -> None:
+    directory = SubscriberDirectory()
+    directory.on_subscribers("e1", Subscribers("t", (("car", 0.0, 0.0),), complete=False))
+    before = directory.everyone("t")
+    directory.on_subscribers("e2", Subscribers("t", (("car", 0.0, 0.0),), complete=False))
+    assert directory.everyone("t") is not before
+    assert directory.by_home("t", ["car"]) == {"e1": ["car"], "e2": ["car"]}

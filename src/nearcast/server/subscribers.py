@@ -52,6 +52,7 @@ class SubscriberDirectory(SubscriberTable):
             if home not in homes:
                 homes[home] = None
                 self.subscribe(message.topic, client)
+                self.note_change(message.topic)  # also of one that is known at another home
             self.move(client, x_km, y_km)
 
     def on_unsubscribed(self, home: str, message: Unsubscribed) -> None:
