@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from random import Random
 
 from nearcast.server.site_orders import ClientOrder, Orders, TopicOrder
+from nearcast.testing.counting_processor import COUNTING
 from nearcast.testing.simulated_client import SimulatedClient
 from nearcast.testing.simulated_network import Network
 from nearcast.testing.simulated_site import SimulatedSite
@@ -45,6 +46,8 @@ class RandomSite:
         self.rng = Random(self.seed)
         self.site = SimulatedSite(self.seed, self.network, self.wire)
         self.site.takeover_s = self.takeover_s
+        self.site.inline_processors |= {COUNTING}
+        self.site.allowed_processors |= {COUNTING}
         self.edge_names = [f"e{number}" for number in range(self.edges)]
         for name in self.edge_names:
             self.site.add_server(name)

@@ -11,10 +11,11 @@ from nearcast.broker.guard import ProcessorReport
 from nearcast.broker.ownership import Token
 from nearcast.broker.requests import ProcessRequest
 from nearcast.broker.sequence_gate import Ranges, Verdict
+from nearcast.broker.state_transfer import Offer
 from nearcast.spool.changes import Group, Position
 from nearcast.wire.publication import Publication
 
-__all__ = ["Ack", "Actions", "Ask", "Copy", "Deny", "Nack", "Refusal", "Yield"]
+__all__ = ["Ack", "Actions", "Ask", "Copy", "Deny", "Nack", "Refusal", "Taken", "Yield"]
 
 
 class Ack(NamedTuple):
@@ -68,6 +69,8 @@ class Ask(NamedTuple):
     topic: str
     token: Token
     publishers: tuple[str, ...]
+    whole: bool = False
+    """Whether its processor's state is wanted too: the other one manages the topic no more."""
 
 
 class Yield(NamedTuple):
@@ -77,6 +80,16 @@ class Yield(NamedTuple):
     topic: str
     token: Token
     positions: tuple[Position, ...]
+    offer: Offer = Offer()
+
+
+class Taken(NamedTuple):
+    """Says to the server that offered a processor's state that it is durable here, or unwanted."""
+
+    to_server: str
+    topic: str
+    number: int
+    taken: bool = True
 
 
 class Deny(NamedTuple):
@@ -100,9 +113,11 @@ class Actions(msgspec.Struct):
     notifications: list[OutgoingNotification] = msgspec.field(default_factory=list)
     copies: list[Copy] = msgspec.field(default_factory=list)
     acks: list[Ack] = msgspec.field(default_factory=list)
-    claims: list[Ask | Yield | Deny] = msgspec.field(default_factory=list)
+    claims: list[Ask | Yield | Deny | Taken] = msgspec.field(default_factory=list)
     pauses_s: list[float] = msgspec.field(default_factory=list)
     """How long the streams that are owned from now on have waited for that."""
+    states_not_merged: int = 0
+    """States of other brokers that the topic's processor could not go on from."""
     taken_over: int = 0
     """Those of them that were taken from a server which is away."""
     nacks: list[Nack] = msgspec.field(default_factory=list)

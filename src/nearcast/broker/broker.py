@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from msgspec import structs
 
-from nearcast.broker.actions import Ack, Actions, Refusal, Yield
+from nearcast.broker.actions import Ack, Actions, Refusal, Taken, Yield
 from nearcast.broker.audiences import SubscriberLookup
 from nearcast.broker.ownership import Token
 from nearcast.broker.processor import Processor
@@ -21,6 +21,7 @@ from nearcast.broker.registry import make_processor
 from nearcast.broker.requests import ProcessRequest, ProcessResult
 from nearcast.broker.sequence_gate import Ranges
 from nearcast.broker.settlement import Deferred
+from nearcast.broker.state_transfer import Offer
 from nearcast.broker.topic_broker import TopicBroker
 from nearcast.broker.topic_processing import ProcessorWatch
 from nearcast.broker.topic_settings import TopicSettings
@@ -52,6 +53,8 @@ class Broker:
         Is told when such a processor runs.
     server
         This server's id, which notifications and claims name.
+    life
+        Another number after each start of the server.
     first_offset
         What the offsets of topics that are new here begin after.
     """
@@ -63,9 +66,10 @@ class Broker:
         make: MakeProcessor = _by_name,
         watch: ProcessorWatch | None = None,
         server: str = "",
+        life: int = 0,
         first_offset: int = 0,
     ) -> None:
-        self._server, self._first_offset = server, first_offset
+        self._server, self._life, self._first_offset = server, life, first_offset
         self._lookup, self._clock, self._make, self._watch = lookup, clock, make, watch
         self._ticket = self._request = 0
         self._actions = Actions()
@@ -101,6 +105,7 @@ class Broker:
             self._next_request,
             self._watch,
             self._server,
+            self._life,
             self._first_offset,
         )
         actions = Actions()
@@ -203,11 +208,16 @@ class Broker:
 
     # Claims, see `ownership`
 
-    def on_claim(self, topic: str, publishers: Iterable[str], token: Token) -> None:
-        """Hear that another server claims streams; of a topic unknown here it gets them at once."""
+    def on_claim(self, topic: str, publishers: Iterable[str], token: Token, *, whole: bool) -> None:
+        """Hear that another server claims streams, or takes the `whole` topic over.
+
+        Of a topic that is unknown here it gets them at once.
+        """
         managed = self.topics.get(topic)
         if managed is not None:
-            managed.claims.on_claim(publishers, token, self._actions)
+            # by older orders than those here the topic goes elsewhere, or stays
+            whole = whole and token.version >= managed.settings.version
+            managed.claims.on_claim(publishers, token, whole, self._actions)
             self._mark_due(managed)
         else:
             positions = tuple(Position(one, 0, 0) for one in publishers)
@@ -215,12 +225,27 @@ class Broker:
             self._has_answers = True
 
     def on_yielded(
-        self, topic: str, server: str, token: Token, positions: Iterable[Position]
+        self,
+        topic: str,
+        server: str,
+        token: Token,
+        positions: Iterable[Position],
+        offer: Offer,
     ) -> None:
-        """Hear how far streams have come at a server that has given them up."""
+        """Hear how far streams have come at a server that has given them up, and its state."""
         managed = self.topics.get(topic)
         if managed is not None:
-            managed.claims.on_yielded(server, token, positions)
+            managed.claims.on_yielded(server, token, positions, offer, self._actions)
+            self._mark_due(managed)
+        elif offer.number:
+            self._actions.claims.append(Taken(server, topic, offer.number, False))
+            self._has_answers = True
+
+    def on_taken(self, topic: str, server: str, number: int, taken: bool) -> None:
+        """Hear whether a state that was offered is durable elsewhere."""
+        managed = self.topics.get(topic)
+        if managed is not None:
+            managed.claims.on_taken(server, number, taken)
             self._mark_due(managed)
 
     def on_denied(
@@ -240,7 +265,8 @@ class Broker:
     def repeat_claims(self, is_away: Callable[[str], bool], may_ask: Callable[[str], bool]) -> None:
         """Go on without servers that are away, and ask the others again."""
         for topic in self._claiming.values():
-            topic.claims.repeat(is_away, may_ask, self._actions)
+            past_brokers = topic.settings.past_brokers
+            topic.claims.repeat(is_away, may_ask, past_brokers, self._actions)
             self._mark_due(topic)
 
     # What comes later
@@ -261,7 +287,10 @@ class Broker:
                 actions.copies += deferred.copies
                 change = deferred.change
                 if change is not None and change.topic in self.topics:
-                    self.topics[change.topic].on_durable(change, actions)
+                    topic = self.topics[change.topic]
+                    topic.on_durable(change, actions)
+                    if topic.claims.are_open:  # what is durable may be offered or won now
+                        self._mark_due(topic)
         if len(actions.acks) > 1:  # they are cumulative: the last one of a publisher says all
             last: dict[tuple[str, str], Ack] = {(one[0], one[1]): one for one in actions.acks}
             actions.acks = list(last.values())

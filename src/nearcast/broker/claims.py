@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable
 
-from nearcast.broker.actions import Actions, Ask, Deny, Yield
-from nearcast.broker.ownership import Ownership, StreamClaim, Token
+from nearcast.broker.actions import Actions, Ask, Deny, Taken, Yield
+from nearcast.broker.ownership import NOBODY, Ownership, StreamClaim, Token
 from nearcast.broker.sequence_gate import SequenceGate
+from nearcast.broker.state_transfer import SETTLED, Offer, StateTransfer, offered_to, taken_from
+from nearcast.broker.topic_processing import TopicProcessing
 from nearcast.spool.changes import Position
 from nearcast.wire.publication import Publication
 
@@ -16,16 +18,57 @@ __all__ = ["TopicClaims"]
 class TopicClaims:
     """Keeps `Stream.is_owned` of a topic's streams true."""
 
-    def __init__(self, topic: str, server: str, gate: SequenceGate) -> None:
-        self._topic, self._gate = topic, gate
-        self.ownership = Ownership(server)
+    def __init__(
+        self,
+        topic: str,
+        ownership: Ownership,
+        gate: SequenceGate,
+        processing: TopicProcessing,
+        store_mark: Callable[[str, int], None],
+    ) -> None:
+        self._topic, self._gate, self._processing = topic, gate, processing
+        self._store_mark = store_mark
+        self.states = StateTransfer(processing, gate)
+        self._whole: dict[str, None] = {}
+        """Servers that take the whole topic over, and were not answered yet."""
+        self.ownership = ownership
         self._moved: dict[str, None] = {}
         """Publishers whose claims may be won by now."""
 
     @property
     def are_open(self) -> bool:
-        """Whether claims are not won yet."""
-        return bool(self.ownership.claims)
+        """Whether claims are not won or not answered yet."""
+        return bool(self.ownership.claims or self._whole)
+
+    @property
+    def is_blocked(self) -> bool:
+        """Whether a server has to wait until another one says if it has the state."""
+        return any(not self.states.may_offer(one) for one in self._whole)
+
+    @property
+    def _is_active(self) -> bool:
+        """Whether something of the topic is processed here, or is about to be."""
+        return bool(self.ownership.claims) or any(
+            one.is_owned for one in self._gate.streams.values()
+        )
+
+    def make_offers(self) -> None:
+        """Store that the state is offered to a server, which is answered when that is durable."""
+        if not self._whole:
+            return
+        states = self.states
+        if self._is_active:  # the topic has come back meanwhile: its state stays
+            self._whole = {}
+            self._end_offer(states.withdraw())
+        elif all(one.is_durable for one in self._gate.streams.values()):
+            server = next((one for one in self._whole if states.may_offer(one)), "")
+            number = states.offer(server) if server else 0
+            if number:
+                self._store_mark(offered_to(server), number)
+
+    def _end_offer(self, number: int) -> None:
+        if number:
+            self._store_mark(SETTLED, number)
 
     @property
     def are_moved(self) -> bool:
@@ -39,7 +82,7 @@ class TopicClaims:
         publication: Publication,
         home: str | None,
         version: int,
-        others: Iterable[str],
+        others: tuple[str, ...],
         now_s: float,
         actions: Actions,
     ) -> bool:
@@ -50,6 +93,9 @@ class TopicClaims:
             if not ownership.may_claim(publisher, version):
                 actions.busy.append((publication, home))
                 return False
+            receiver = self.states.receiver
+            if receiver and receiver not in others:
+                others = (*others, receiver)
             if not others:
                 self._gate.begin(publisher, publication.epoch).is_owned = True
                 return True
@@ -57,30 +103,69 @@ class TopicClaims:
         claim.hold(publication, home)
         return False
 
-    def flush(self, actions: Actions) -> None:
+    def flush(self, past_brokers: Container[str], actions: Actions) -> None:
         """End a pass: claim what it wants, and yield what is durable."""
-        self._ask(self.ownership.take_unsent(), actions)
+        self._ask(self.ownership.take_unsent(), past_brokers, actions)
         self.yield_durable(actions)
 
     def repeat(
-        self, is_away: Callable[[str], bool], may_ask: Callable[[str], bool], actions: Actions
+        self,
+        is_away: Callable[[str], bool],
+        may_ask: Callable[[str], bool],
+        past_brokers: Container[str],
+        actions: Actions,
     ) -> None:
         """Go on without servers that are away, and ask the others again."""
-        ownership = self.ownership
+        ownership, receiver = self.ownership, self.states.receiver
+        if self.is_blocked and is_away(receiver):
+            self._end_offer(self.states.on_reported(receiver, 0))
         for server in {one for claim in ownership.claims.values() for one in claim.unheard}:
             if is_away(server):
                 self._moved.update(dict.fromkeys(ownership.give_up(server)))
-        self._ask(ownership.repeated(may_ask), actions)
+        if self.is_blocked and may_ask(receiver):
+            query = Yield(receiver, self._topic, NOBODY, (), self.states.query())
+            actions.claims.append(query)
+        self._ask(ownership.repeated(may_ask), past_brokers, actions)
 
-    def _ask(self, claims: dict[tuple[str, Token], list[str]], actions: Actions) -> None:
+    def _ask(
+        self,
+        claims: dict[tuple[str, Token], list[str]],
+        past_brokers: Container[str],
+        actions: Actions,
+    ) -> None:
         for (server, token), publishers in claims.items():
-            actions.claims.append(Ask(server, self._topic, token, tuple(publishers)))
+            whole = server in past_brokers
+            actions.claims.append(Ask(server, self._topic, token, tuple(publishers), whole))
 
-    def on_yielded(self, server: str, token: Token, positions: Iterable[Position]) -> None:
-        """Note how far streams have come at another server, which has given them up."""
+    def on_yielded(
+        self,
+        server: str,
+        token: Token,
+        positions: Iterable[Position],
+        offer: Offer,
+        actions: Actions,
+    ) -> None:
+        """Note how far streams have come at another server, and which states it has or offers."""
+        states, number = self.states, offer.number
+        is_wanted = self.ownership.waits_for(server, token)
+        if is_wanted:  # else it may have said so before it heard of the offer
+            self._end_offer(states.on_reported(server, offer.has))
+        if number and states.receiver:
+            return  # the own state may be gone: the offer is made again when that is known
         for position in positions:
             if self.ownership.on_yielded(server, token, position):
                 self._moved[position.publisher] = None
+        if number and is_wanted and states.may_take(server, number):
+            used, reports = self._processing.take_over(offer.state)
+            actions.reports += reports
+            actions.states_not_merged += not used
+            self._store_mark(taken_from(server), number)
+        if number and not states.has_taken(server, number):
+            actions.claims.append(Taken(server, self._topic, number, False))
+
+    def on_taken(self, server: str, number: int, taken: bool) -> None:
+        """Begin anew if the state that was offered is durable elsewhere."""
+        self._end_offer(self.states.on_reported(server, number if taken else 0))
 
     def forget(self, publisher: str) -> None:
         """Forget who has claimed a stream that nothing was heard of for long."""
@@ -123,9 +208,19 @@ class TopicClaims:
 
     # Claims of others
 
-    def on_claim(self, publishers: Iterable[str], token: Token, actions: Actions) -> None:
-        """Stop taking messages of streams that another server claims; what is pending goes on."""
+    def on_claim(
+        self, publishers: Iterable[str], token: Token, whole: bool, actions: Actions
+    ) -> None:
+        """Stop taking messages of streams that another server claims; what is pending goes on.
+
+        Parameters
+        ----------
+        whole
+            It takes the topic over: nothing of it is processed here any more.
+        """
         ownership, denied = self.ownership, dict[Token, list[str]]()
+        if whole and token.version >= ownership.least_version:
+            self._give_up_all(token)
         for publisher in publishers:
             if not ownership.concede(publisher, token):
                 denied.setdefault(ownership.strongest(publisher), []).append(publisher)
@@ -137,18 +232,52 @@ class TopicClaims:
         for against, losers in denied.items():
             actions.claims.append(Deny(token.server, self._topic, token, tuple(losers), against))
 
+    def _give_up_all(self, token: Token) -> None:
+        self.ownership.least_version = token.version
+        self.ownership.claims.clear()
+        self._whole[token.server] = None
+        for stream in self._gate.streams.values():
+            if stream.is_owned:
+                stream.is_owned = False
+                self._gate.drop_held(stream)
+
     def yield_durable(self, actions: Actions) -> None:
-        """Answer claims whose streams are durable here as far as they have come."""
+        """Answer claims whose streams are durable here as far as they have come.
+
+        Before that, tell which states are.
+        """
+        for server, number in self.states.take_told():
+            actions.claims.append(Taken(server, self._topic, number))
         owed = self.ownership.owed
         if not owed:
             return
+        streams, states = self._gate.streams, self.states
+        # a state is given when all that it comes from is durable, to one server at a time
+        is_whole = (
+            bool(self._whole)
+            and not self._is_active
+            and all(one.is_durable for one in streams.values())
+        )
         yielded: dict[Token, list[Position]] = {}
         for publisher, claims in list(owed.items()):
-            stream = self._gate.streams.get(publisher)
+            stream = streams.get(publisher)
             if stream is None or stream.is_durable:
                 position = Position(publisher, 0, 0) if stream is None else stream.position
-                for token in claims.values():
-                    yielded.setdefault(token, []).append(position)
+                for server in list(claims):
+                    if self._may_yield(server, is_whole):
+                        yielded.setdefault(claims.pop(server), []).append(position)
+            if not claims:
                 del owed[publisher]
         for token, positions in yielded.items():
-            actions.claims.append(Yield(token.server, self._topic, token, tuple(positions)))
+            server = token.server
+            offer = states.made(server) if server in self._whole else Offer()
+            offer = offer._replace(has=states.taken(server) or 0)
+            actions.claims.append(Yield(server, self._topic, token, tuple(positions), offer))
+        for token in yielded:
+            self._whole.pop(token.server, None)
+
+    def _may_yield(self, server: str, is_whole: bool) -> bool:
+        states = self.states
+        if states.taken(server) is None:
+            return False  # it has to hear that its state is here
+        return server not in self._whole or (is_whole and states.is_ready(server))

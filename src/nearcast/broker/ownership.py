@@ -31,6 +31,9 @@ class Token(msgspec.Struct, frozen=True, array_like=True, order=True, gc=False):
     """Above all that the claimer has seen in this topic."""
     server: str = ""
     """The claimer."""
+    life: int = 0
+    """A number of the claimer that is another one after a restart: answers to earlier claims are
+    none to later ones."""
 
 
 NOBODY = Token()
@@ -57,8 +60,8 @@ class StreamClaim(msgspec.Struct):
 class Ownership:
     """The claims of one topic: made here, and heard from others."""
 
-    def __init__(self, server: str) -> None:
-        self._server = server
+    def __init__(self, server: str, life: int) -> None:
+        self._server, self._life = server, life
         self._tokens: dict[str, Token] = {}
         """The highest claim of each stream, by publisher."""
         self._counter = 0
@@ -87,7 +90,9 @@ class Ownership:
         token = self._pass_tokens.get(version)
         if token is None:
             self._counter += 1
-            token = self._pass_tokens[version] = Token(version, self._counter, self._server)
+            token = self._pass_tokens[version] = Token(
+                version, self._counter, self._server, self._life
+            )
         self._tokens[publisher] = token
         self._unsent[publisher] = None
         claim = self.claims[publisher] = StreamClaim(token, now_s, dict.fromkeys(others))
@@ -141,6 +146,10 @@ class Ownership:
         if claim is not None and claim.token == token:
             del self.claims[publisher]
             self._tokens[publisher] = against
+
+    def waits_for(self, server: str, token: Token) -> bool:
+        """Tell whether a claim by this token waits for a server's answer."""
+        return any(one.token == token and server in one.unheard for one in self.claims.values())
 
     def on_yielded(self, server: str, token: Token, position: Position) -> bool:
         """Note how far another server has come; tell whether that was waited for."""

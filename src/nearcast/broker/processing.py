@@ -9,7 +9,7 @@ import msgspec
 from msgspec import structs
 
 from nearcast.broker.notifications import Notification
-from nearcast.broker.processor import Processor, StatefulProcessor
+from nearcast.broker.processor import MergingProcessor, Processor, StatefulProcessor
 from nearcast.broker.requests import Failure
 from nearcast.broker.topic_spool import SpoolView
 from nearcast.wire.publication import Origin, Publication
@@ -75,6 +75,19 @@ class ProcessorRunner:
             return [Failure(describe(error))]
         self.state = state
         return []
+
+    def merge(self, state: bytes) -> list[Failure] | None:
+        """Take another broker's state in besides the own one; None: it cannot."""
+        if not isinstance(self._processor, MergingProcessor):
+            return None
+        failures: list[Failure] = []
+        try:
+            self._processor.merge(state)
+            self._remember_state(failures)
+        except CAUGHT as error:
+            self._go_back(failures)
+            failures.append(Failure(describe(error)))
+        return failures
 
     def run(self, batch: Sequence[Publication], spool: SpoolView) -> Outcome:
         """Process the messages at the end of the spool; never raises because of the processor."""

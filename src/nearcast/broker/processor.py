@@ -9,7 +9,7 @@ from nearcast.broker.notifications import Notification
 from nearcast.broker.topic_spool import SpoolView
 from nearcast.wire.publication import Publication
 
-__all__ = ["Processor", "StatefulProcessor"]
+__all__ = ["MergingProcessor", "Processor", "StatefulProcessor"]
 
 
 class Processor(Protocol):
@@ -43,4 +43,13 @@ class StatefulProcessor(Processor, Protocol):
 
     def restore(self, state: bytes) -> None:
         """Become what `state` said, forgetting everything else; may be called at any time."""
+        ...
+
+
+@runtime_checkable
+class MergingProcessor(StatefulProcessor, Protocol):
+    """One that can go on from two states: when a plan brings two brokers' topics together."""
+
+    def merge(self, state: bytes) -> None:
+        """Become what this processor and one with `state` would be together."""
         ...

@@ -13,7 +13,7 @@ from enum import Enum, auto
 from nearcast.spool.changes import Position
 from nearcast.wire.publication import Publication
 
-__all__ = ["Ranges", "SequenceGate", "Stream", "Verdict", "is_well_formed"]
+__all__ = ["MARK", "Ranges", "SequenceGate", "Stream", "Verdict", "is_well_formed"]
 
 Ranges = tuple[tuple[int, int], ...]
 """Sequence numbers as (first, last) pairs."""
@@ -21,6 +21,8 @@ Ranges = tuple[tuple[int, int], ...]
 _LARGEST = (1 << 63) - 1
 _LONGEST_ID_BYTES = 1024
 _NEVER = float("-inf")
+MARK = "\0"
+"""What names begin with that stand among the publishers and are none: no client may have such."""
 
 
 class Verdict(Enum):
@@ -117,19 +119,18 @@ class SequenceGate:
 
     def admit(self, publication: Publication) -> tuple[Verdict, list[Publication]]:
         """Return the verdict and the publications to be spooled now, in order."""
-        stream = self.streams.get(publication.publisher)
-        if stream is None or publication.epoch > stream.epoch:
-            if not is_well_formed(publication):
-                return Verdict.MALFORMED, []
-            stream = self._begin(publication.publisher, publication.epoch, 0)
-        sequence = publication.sequence
-        if publication.epoch < stream.epoch:
+        known = self.streams.get(publication.publisher)
+        if known is not None and publication.epoch < known.epoch:
             return Verdict.STALE_EPOCH, []
+        if not is_well_formed(publication):
+            return Verdict.MALFORMED, []
+        stream = self.begin(publication.publisher, publication.epoch)
+        sequence = publication.sequence
         if sequence == stream.sequence + 1:
             stream.sequence = sequence
             return Verdict.TAKEN, [publication, *self._released(stream)]
         if sequence <= stream.sequence or sequence in stream.held:
-            return (Verdict.DUPLICATE if sequence >= 1 else Verdict.MALFORMED), []
+            return Verdict.DUPLICATE, []
         if sequence > stream.sequence + self._window or self.held >= self._held_limit:
             return Verdict.TOO_EARLY, []
         stream.held[sequence] = publication
@@ -235,6 +236,7 @@ def is_well_formed(publication: Publication) -> bool:
         return False
     return (
         id_bytes <= _LONGEST_ID_BYTES
+        and not publication.publisher.startswith(MARK)
         and 1 <= publication.sequence <= _LARGEST
         and 0 <= publication.epoch <= _LARGEST
     )

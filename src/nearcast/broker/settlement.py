@@ -312,7 +312,7 @@ class Settlement:
                 tuple(deferred.records),
                 self._spool.durable,
                 tuple(deferred.positions.values()),
-                state if state != self._stored_state else None,
+                (state or b"") if state != self._stored_state else None,
                 end=self.end,
             )
             self._stored_state = state

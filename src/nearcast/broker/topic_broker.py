@@ -9,6 +9,7 @@ from nearcast.broker.actions import Ack, Actions, Nack, Refusal
 from nearcast.broker.audiences import SubscriberLookup
 from nearcast.broker.claims import TopicClaims
 from nearcast.broker.notices import decode_entry, encode_entry
+from nearcast.broker.ownership import Ownership
 from nearcast.broker.processor import Processor
 from nearcast.broker.recall import recall
 from nearcast.broker.replay import Replay, replay
@@ -38,6 +39,8 @@ class TopicBroker:
         Gives names for requests to the host.
     server
         This server's id, which notifications and claims name.
+    life
+        Another number after each start of the server.
     first_offset
         What the offsets of its records begin after.
     """
@@ -51,6 +54,7 @@ class TopicBroker:
         next_request: Callable[[], int],
         watch: ProcessorWatch | None = None,
         server: str = "",
+        life: int = 0,
         first_offset: int = 0,
     ) -> None:
         self.processing = TopicProcessing(settings, processor, clock, watch)
@@ -73,7 +77,9 @@ class TopicBroker:
         self._behind: dict[tuple[str, str | None], int] = {}
         """Publishers with missing publications in this pass, with the broker that copies them,
         and up to which."""
-        self.claims = TopicClaims(settings.topic, server, self._gate)
+        self.claims = TopicClaims(
+            settings.topic, Ownership(server, life), self._gate, self.processing, self._store_mark
+        )
         self._room_due_s = float("-inf")
         self._once: dict[str, tuple[int, int]] = {}
         """Epoch and sequence of each publisher's last publication without acknowledgement."""
@@ -115,6 +121,7 @@ class TopicBroker:
         self._settlement.end = max(live.end, *(one.offset for one in publications), 0)
         self._gate.restore(live.positions.values(), publications)
         actions.reports += self.processing.restore(live.state)
+        self.claims.states.restore()
         self._settlement.begin()
         if durable:
             self.durable_end = self.end
@@ -308,8 +315,14 @@ class TopicBroker:
 
     def advance(self, publisher: str, epoch: int, through: int) -> None:
         """Stop waiting for a publisher's messages up to `through`: they are settled elsewhere."""
-        if self._is_crowded(publisher):
-            return
+        if not self._is_crowded(publisher):
+            self._advance(publisher, epoch, through)
+
+    def _store_mark(self, mark: str, number: int) -> None:
+        """Store a number among the positions, together with the processor's state."""
+        self._advance(mark, 0, number)
+
+    def _advance(self, publisher: str, epoch: int, through: int) -> None:
         known = self._streams.get(publisher)
         before = known.position if known is not None else None
         released = self._gate.advance(publisher, epoch, through)
@@ -328,8 +341,9 @@ class TopicBroker:
             self._win_claims(now_s, actions)
         if self._behind:
             self._ask_for_missing(now_s, actions)
+        self.claims.make_offers()
         deferred = self._settlement.advance(now_s, actions)
-        self.claims.flush(actions)
+        self.claims.flush(self.settings.past_brokers, actions)
         return deferred
 
     def _win_claims(self, now_s: float, actions: Actions) -> None:

@@ -53,11 +53,13 @@ class TopicProcessing:
         self._runner = None if processor is None else ProcessorRunner(processor)
         self.state = None if self._runner is None else self._runner.state
         """The last good state; None for a processor that saves none."""
+        self._initial = self.state
         self.asked = False
         """Whether a host process has the processor: it got a request and has not lost it since."""
 
     def restore(self, state: bytes | None) -> list[ProcessorReport]:
         """Begin from the state that was saved, if there is one."""
+        state = state or None  # an empty one was given away
         if self._runner is None:
             self.state = state
             return []
@@ -66,6 +68,28 @@ class TopicProcessing:
         for _ in failures:
             self.guard.failed()
         return self._failed(failures)
+
+    @property
+    def has_state(self) -> bool:
+        """Whether the state is another one than at the very start."""
+        return self.asked or self.state not in (None, self._initial)
+
+    def begin_anew(self) -> None:
+        """Forget the state: another broker goes on from it."""
+        self.asked, self.state = False, self._initial
+        if self._runner is not None:
+            self._runner.restore(self._initial)
+
+    def take_over(self, state: bytes) -> tuple[bool, list[ProcessorReport]]:
+        """Go on from another broker's state; tell whether that was possible."""
+        if not self.has_state:
+            reports = self.restore(state)
+            return not reports, reports
+        failures = None if self._runner is None else self._runner.merge(state)
+        if self._runner is None or failures is None:
+            return False, []
+        self.state = self._runner.state
+        return not failures, self._failed(failures)
 
     def may_run(self, messages: int, now_s: float) -> tuple[bool, list[ProcessorReport]]:
         """Return whether a batch may be processed now, and what there is to report."""

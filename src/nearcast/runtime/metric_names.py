@@ -28,6 +28,7 @@ LOSSES = {
     "busy": "Publications sent back under load; publishers send them again.",
     "streams_taken_over": "Streams processed here because their owner is away; it may have more.",
     "visits_refused": "Publications of visiting clients that are not processed here; sent again.",
+    "states_not_merged": "Processors' states of other brokers that could not be used here.",
     "notifications_undelivered": "Notifications whose client has no session here any more.",
     "notifications_too_large": "Notifications that do not fit into a datagram.",
     "notifications_dropped": "Notifications given up because too many waited for a client.",

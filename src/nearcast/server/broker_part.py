@@ -60,11 +60,12 @@ class BrokerPart:
             clock,
             watch=watch,
             server=settings.server,
+            life=peers.incarnation,
             first_offset=generation * GENERATION,
         )
-        self.claims = Claims(peers, self.broker, settings.takeover_s)
         self.topics = TopicRegistry(settings, self.broker, recovered, self._refuse_topic)
         self.early_copies = EarlyCopies(effects)
+        self.claims = Claims(peers, self.broker, self.topics.is_past, settings.takeover_s)
         self._has_orders = False
         self._delivery: Delivery
         self._router: Router
@@ -137,6 +138,9 @@ class BrokerPart:
             self._router.refuse_for_now(publication, home)
         if actions.claims:
             self.claims.send(actions.claims)
+        if actions.states_not_merged:
+            counts["states_not_merged"] += actions.states_not_merged
+            effects.incident("state_not_merged", count=actions.states_not_merged)
         if actions.pauses_s:
             out.pauses_s += actions.pauses_s
             counts["streams_claimed"] += len(actions.pauses_s)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
-from nearcast.broker.actions import Ask, Deny, Yield
+from nearcast.broker.actions import Ask, Deny, Taken, Yield
 from nearcast.broker.broker import Broker
 from nearcast.errors import WireError
-from nearcast.server.mesh_messages import Claim, Denied, Yielded
+from nearcast.server.mesh_messages import Claim, Denied, StateTaken, Yielded
 from nearcast.server.peers import Peers
 
 __all__ = ["Claims"]
@@ -23,25 +23,37 @@ class Claims:
 
     Parameters
     ----------
+    is_past
+        Tells whether other servers were ordered to manage a topic that is here.
     takeover_s
         How long a server takes nothing before a claim goes on without it.
     """
 
-    def __init__(self, peers: Peers, broker: Broker, takeover_s: float) -> None:
+    def __init__(
+        self,
+        peers: Peers,
+        broker: Broker,
+        is_past: Callable[[str], bool],
+        takeover_s: float,
+    ) -> None:
         self._peers, self._broker, self._takeover_s = peers, broker, takeover_s
+        self._is_past = is_past
         self._repeat_at = _NEVER
         peers.on(Claim, self._on_claim)
         peers.on(Yielded, self._on_yielded)
         peers.on(Denied, self._on_denied)
+        peers.on(StateTaken, self._on_taken)
 
-    def send(self, claims: Iterable[Ask | Yield | Deny]) -> None:
+    def send(self, claims: Iterable[Ask | Yield | Deny | Taken]) -> None:
         """Say what the broker wants said about streams."""
         for one in claims:
             match one:
-                case Ask(server, topic, token, publishers):
-                    self._peers.send(server, Claim(topic, publishers, token))
-                case Yield(server, topic, token, positions):
-                    self._peers.send(server, Yielded(topic, token, positions))
+                case Ask(server, topic, token, publishers, whole):
+                    self._peers.send(server, Claim(topic, publishers, token, whole))
+                case Yield(server, topic, token, positions, offer):
+                    self._peers.send(server, Yielded(topic, token, positions, offer))
+                case Taken(server, topic, number, taken):
+                    self._peers.send(server, StateTaken(topic, number, taken))
                 case Deny(server, topic, token, publishers, against):
                     self._peers.send(server, Denied(topic, publishers, token, against))
 
@@ -70,13 +82,20 @@ class Claims:
             raise WireError(f"a claim of {token.server!r} came from {server!r}")
         if not (0 <= token.version < _LARGEST and 0 <= token.counter < _LARGEST):
             raise WireError("Claim: a number is out of range")
-        self._broker.on_claim(claim.topic, claim.publishers, token)
+        whole = claim.whole or self._is_past(claim.topic)
+        self._broker.on_claim(claim.topic, claim.publishers, token, whole=whole)
 
     def _on_yielded(self, server: str, yielded: Yielded, _now: float) -> None:
         for _, epoch, sequence in yielded.positions:
             if not (0 <= epoch < _LARGEST and 0 <= sequence < _LARGEST):
                 raise WireError("Yielded: a number is out of range")
-        self._broker.on_yielded(yielded.topic, server, yielded.token, yielded.positions)
+        topic, offer = yielded.topic, yielded.offer
+        if not 0 <= offer.number < _LARGEST:
+            raise WireError("Yielded: a number is out of range")
+        self._broker.on_yielded(topic, server, yielded.token, yielded.positions, offer)
+
+    def _on_taken(self, server: str, taken: StateTaken, _now: float) -> None:
+        self._broker.on_taken(taken.topic, server, taken.number, taken.taken)
 
     def _on_denied(self, _server: str, denied: Denied, _now: float) -> None:
         against = denied.against

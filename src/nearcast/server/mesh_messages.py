@@ -8,6 +8,7 @@ from __future__ import annotations
 import msgspec
 
 from nearcast.broker.ownership import Token
+from nearcast.broker.state_transfer import Offer
 from nearcast.errors import WireError
 from nearcast.server.site_orders import ClientOrder, Orders
 from nearcast.spool.changes import Position
@@ -37,6 +38,7 @@ __all__ = [
     "Resume",
     "Resumed",
     "SpoolDamaged",
+    "StateTaken",
     "Subscribers",
     "SubscribersKnown",
     "SyncDone",
@@ -137,6 +139,8 @@ class Claim(_Base, frozen=True):
     topic: str
     publishers: tuple[str, ...]
     token: Token
+    whole: bool = False
+    """The other one manages the topic no more: its processor's state is wanted too."""
 
 
 class Yielded(_Base, frozen=True):
@@ -145,6 +149,16 @@ class Yielded(_Base, frozen=True):
     topic: str
     token: Token
     positions: tuple[Position, ...]
+    offer: Offer = Offer()
+
+
+class StateTaken(_Base, frozen=True):
+    """Answer to a Yielded with a state: it is durable here, and the other one's no more."""
+
+    topic: str
+    number: int
+    taken: bool = True
+    """False: it came too late, and stays where it is."""
 
 
 class Denied(_Base, frozen=True):
@@ -337,6 +351,7 @@ MeshMessage = (
     | SpoolDamaged
     | Claim
     | Yielded
+    | StateTaken
     | Denied
     | Notices
     | Undelivered

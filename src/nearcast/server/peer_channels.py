@@ -69,7 +69,7 @@ class PeerChannels:
     """
 
     def __init__(self, incarnation: int, settings: PeerSettings | None = None) -> None:
-        self._incarnation, self._settings = incarnation, settings or PeerSettings()
+        self.incarnation, self._settings = incarnation, settings or PeerSettings()
         self._peers: dict[str, _Peer] = {}
         self._dirty: dict[PeerStream, None] = {}
         self._restarted: dict[str, None] = {}
@@ -132,7 +132,7 @@ class PeerChannels:
             peer.has_dropped = False
             self._gaps[server] = None
         stream = peer.bulk if found.is_bulk else peer.ordinary
-        if found.ack_incarnation == self._incarnation and found.acked >= stream.base:
+        if found.ack_incarnation == self.incarnation and found.acked >= stream.base:
             self._on_ack(stream, found.acked, now)
         if found.base - 1 > stream.taken:
             # taken by an earlier incarnation of this server, or dropped by the sender
@@ -313,7 +313,7 @@ class PeerChannels:
         stream.ack_at = NEVER
         return encode_frame(
             Frame(
-                self._incarnation,
+                self.incarnation,
                 stream.is_bulk,
                 stream.base,
                 stream.base + at,

@@ -31,6 +31,8 @@ class Peers:
         self.server, self.manager = server, manager
         """The ids of this server and of the manager."""
         self._channels, self._effects = channels, effects
+        self.incarnation = channels.incarnation
+        """Another number after each start."""
         self._handlers: dict[type, Callable[[str, Any, float], None]] = {}
         self.others: dict[str, None] = {}
         """All other servers, as the orders name them."""

@@ -19,6 +19,7 @@ from nearcast.server.mesh_messages import (
 )
 from nearcast.server.peers import Peers
 from nearcast.server.routes import Routes
+from nearcast.server.site_orders import Orders
 from nearcast.server.stream_targets import NOBODY, StreamTargets
 from nearcast.server.vouching import Vouching
 from nearcast.wire.messages import Refuse, RefuseReason, Route
@@ -27,6 +28,8 @@ from nearcast.wire.publication import Origin, Publication, decode_record
 __all__ = ["Publishers", "Router"]
 
 _LONGEST_WAIT_S = 3600.0
+_NEWS_S = 2.0
+"""How long the orders that another server has may take to come here."""
 _LOOK_S = 0.5
 """How often servers that take nothing are looked for."""
 _LARGEST = 1 << 63
@@ -102,6 +105,8 @@ class Router:
         self._forwards: dict[tuple[str, str, bool], list[Publication]] = {}
         """By target, topic and durability, for the end of the pass."""
         self.routes = Routes(publishers) if publishers is not None else None
+        self._ahead: dict[tuple[str, int], float] = {}
+        """Versions of topics' assignments that the orders here do not know, since when."""
         peers.on(Forward, self._on_forward)
         if publishers is not None:
             peers.on(ForwardAck, self._on_ack)
@@ -129,6 +134,13 @@ class Router:
                 self.routes.forwarded(publication.publisher, topic, target, now)
             key = (target, topic, publication.origin is not Origin.ONCE)
             self._forwards.setdefault(key, []).append(publication)
+
+    def obey(self, orders: Orders) -> None:
+        """Route by new orders."""
+        self.targets.obey(orders)
+        if self.routes is not None:
+            self.routes.obey(orders)
+        self._ahead.clear()
 
     def flush(self) -> None:
         """End a pass: what it has for one server and topic goes together."""
@@ -224,7 +236,9 @@ class Router:
             return
         self._ensure_kept(message.topic)
         self._effects.counts["forwarded_in"] += len(publications)
-        is_refused = message.durable and not self._is_ready(now)
+        is_refused = message.durable and not (
+            self._is_ready(now) and self._has_orders_for(message, now)
+        )
         now_us = int(now * 1e6)
         for publication, oldest in zip(publications, message.oldest, strict=True):
             publication.oldest, publication.arrived_us = oldest, now_us
@@ -236,6 +250,15 @@ class Router:
                 self._broker.admit(publication, server, now, message.version)
             else:
                 self._broker.admit_once(publication, server)
+
+    def _has_orders_for(self, message: Forward, now: float) -> bool:
+        """Tell whether this server need not wait for newer orders, which the home has.
+
+        They tell from where the topic's state moves. When they do not come it goes without them.
+        """
+        if message.version <= self.targets.version(message.topic):
+            return True
+        return now - self._ahead.setdefault((message.topic, message.version), now) > _NEWS_S
 
     def _on_ack(self, server: str, ack: ForwardAck, _now: float) -> None:
         self._check(server, ack.topic, ack.publisher, ack.epoch, ack.through)

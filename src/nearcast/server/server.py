@@ -309,9 +309,7 @@ class Server:
             return
         is_first, self.orders, self._effects.out.orders = self.orders is None, orders, orders
         newcomers = self._peers.learn(one.server for one in orders.servers)
-        self.targets.obey(orders)
-        if self._router.routes is not None:
-            self._router.routes.obey(orders)
+        self._router.obey(orders)
         if is_first:
             self._introductions.begin(now)
         self._broker_part.obey(orders, now)
