@@ -16,7 +16,13 @@ __all__ = ["TopicClaims"]
 
 
 class TopicClaims:
-    """Keeps `Stream.is_owned` of a topic's streams true."""
+    """Keeps `Stream.is_owned` of a topic's streams true.
+
+    Parameters
+    ----------
+    advance
+        Stores a stream's position, together with the processor's state.
+    """
 
     def __init__(
         self,
@@ -24,10 +30,10 @@ class TopicClaims:
         ownership: Ownership,
         gate: SequenceGate,
         processing: TopicProcessing,
-        store_mark: Callable[[str, int], None],
+        advance: Callable[[str, int, int], None],
     ) -> None:
         self._topic, self._gate, self._processing = topic, gate, processing
-        self._store_mark = store_mark
+        self._advance = advance
         self.states = StateTransfer(processing, gate)
         self._whole: dict[str, None] = {}
         """Servers that take the whole topic over, and were not answered yet."""
@@ -64,11 +70,11 @@ class TopicClaims:
             server = next((one for one in self._whole if states.may_offer(one)), "")
             number = states.offer(server) if server else 0
             if number:
-                self._store_mark(offered_to(server), number)
+                self._advance(offered_to(server), 0, number)
 
     def _end_offer(self, number: int) -> None:
         if number:
-            self._store_mark(SETTLED, number)
+            self._advance(SETTLED, 0, number)
 
     @property
     def are_moved(self) -> bool:
@@ -159,7 +165,7 @@ class TopicClaims:
             used, reports = self._processing.take_over(offer.state)
             actions.reports += reports
             actions.states_not_merged += not used
-            self._store_mark(taken_from(server), number)
+            self._advance(taken_from(server), 0, number)
         if number and not states.has_taken(server, number):
             actions.claims.append(Taken(server, self._topic, number, False))
 

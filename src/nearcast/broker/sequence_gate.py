@@ -170,7 +170,9 @@ class SequenceGate:
         """
         idle = []
         for stream in self.streams.values():
-            if stream.looked_at == stream.position and stream.is_durable and not stream.held:
+            is_mark = stream.publisher.startswith(MARK)
+            is_done = stream.is_durable and not stream.held and not is_mark
+            if stream.looked_at == stream.position and is_done:
                 idle.append(stream.publisher)
             else:
                 stream.looked_at = stream.position

@@ -78,7 +78,7 @@ class TopicBroker:
         """Publishers with missing publications in this pass, with the broker that copies them,
         and up to which."""
         self.claims = TopicClaims(
-            settings.topic, Ownership(server, life), self._gate, self.processing, self._store_mark
+            settings.topic, Ownership(server, life), self._gate, self.processing, self._advance
         )
         self._room_due_s = float("-inf")
         self._once: dict[str, tuple[int, int]] = {}
@@ -317,10 +317,6 @@ class TopicBroker:
         """Stop waiting for a publisher's messages up to `through`: they are settled elsewhere."""
         if not self._is_crowded(publisher):
             self._advance(publisher, epoch, through)
-
-    def _store_mark(self, mark: str, number: int) -> None:
-        """Store a number among the positions, together with the processor's state."""
-        self._advance(mark, 0, number)
 
     def _advance(self, publisher: str, epoch: int, through: int) -> None:
         known = self._streams.get(publisher)
