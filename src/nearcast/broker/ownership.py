@@ -17,6 +17,8 @@ from nearcast.wire.publication import Publication
 
 __all__ = ["NOBODY", "Ownership", "StreamClaim", "Token"]
 
+_MOST_TOKENS = 100_000
+"""Claims of a topic that are remembered: more publishers than any topic here may have."""
 _MOST_HELD = 64
 """Messages of a stream that wait for its claim: what a publisher has in flight by default."""
 
@@ -127,6 +129,8 @@ class Ownership:
         if is_older or token.version < self.least_version:
             return False
         self._tokens[publisher] = token
+        if len(self._tokens) > _MOST_TOKENS:
+            del self._tokens[next(iter(self._tokens))]
         self.claims.pop(publisher, None)
         self.owed.setdefault(publisher, {})[token.server] = token
         return True

@@ -13,6 +13,8 @@ __all__ = ["Allowance", "Allowances"]
 
 _ANY_SIZE = 1 << 16
 _TOPICS_LIMIT = 10_000
+_MAKERS_LIMIT = 10_000
+"""Clients whose topics are counted; the oldest may begin anew."""
 
 
 class Allowance:
@@ -113,4 +115,6 @@ class Allowances:
         if len(made) >= limit:
             return False
         made[topic] = None
+        if len(self._made) > _MAKERS_LIMIT:
+            del self._made[next(iter(self._made))]
         return True

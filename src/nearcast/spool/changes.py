@@ -16,7 +16,6 @@ __all__ = [
     "LiveTopic",
     "Position",
     "TopicChange",
-    "put_position",
 ]
 
 GENERATION = 1 << 40
@@ -63,15 +62,6 @@ class Group(msgspec.Struct, frozen=True, gc=False, array_like=True):
     changes: tuple[TopicChange, ...]
 
 
-def put_position(into: dict[str, Position], position: Position) -> None:
-    """Take a position over, or forget its publisher."""
-    publisher, epoch, sequence = position
-    if epoch or sequence:
-        into[publisher] = position
-    else:
-        into.pop(publisher, None)
-
-
 @dataclass(slots=True)
 class LiveTopic:
     """What is alive of a topic."""
@@ -99,8 +89,13 @@ class LiveState:
         records.extend(change.records)
         while len(records) > live:
             records.popleft()
+        positions = topic.positions
         for position in change.positions:
-            put_position(topic.positions, position)
+            publisher, epoch, sequence = position
+            if sequence or epoch:
+                positions[publisher] = position
+            else:
+                positions.pop(publisher, None)
         if change.state is not None:
             topic.state = change.state
         topic.end = max(topic.end, change.end)

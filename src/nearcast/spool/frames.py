@@ -14,7 +14,7 @@ from struct import Struct
 from typing import Final, NamedTuple
 from zlib import crc32
 
-from nearcast.spool.changes import LiveState, Position, TopicChange, put_position
+from nearcast.spool.changes import LiveState, Position, TopicChange
 
 __all__ = [
     "Frame",
@@ -140,8 +140,11 @@ def _read_positions(into: dict[str, Position], body: bytes, at: int, count: int)
         length, epoch, sequence = _POSITION.unpack_from(body, at)
         at += _POSITION.size
         publisher = body[at : at + length].decode()
-        put_position(into, Position(publisher, epoch, sequence))
         at += length
+        if sequence or epoch:
+            into[publisher] = Position(publisher, epoch, sequence)
+        else:
+            into.pop(publisher, None)
 
 
 def scan(data: bytes, marker: int) -> Iterator[Frame]:
