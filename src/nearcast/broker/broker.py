@@ -26,7 +26,7 @@ from nearcast.broker.topic_broker import TopicBroker
 from nearcast.broker.topic_processing import ProcessorWatch
 from nearcast.broker.topic_settings import TopicSettings
 from nearcast.errors import ConfigError
-from nearcast.spool.changes import Group, LiveTopic, Position, TopicChange
+from nearcast.spool.changes import GENERATION, Group, LiveTopic, Position, TopicChange
 from nearcast.wire.publication import NO_NOTICES, Origin, Publication
 
 __all__ = ["Broker"]
@@ -133,6 +133,19 @@ class Broker:
             actions.to_process.append(forget)
         self._store([Deferred(TopicChange(topic, ended=True))], actions)
         return actions
+
+    def expire_topic(self, topic: str) -> Actions:
+        """Forget a topic that nobody uses; should it come back, its offsets go on rising.
+
+        Thus whoever asks for what came after an offset hears that something is missing, maybe more
+        than there was.
+        """
+        self._first_offset = max(self._first_offset, self.topics[topic].end + GENERATION)
+        return self.remove_topic(topic)
+
+    def forgotten_since(self, since: int) -> int:
+        """Return how many publications after an offset a topic that is gone may have had."""
+        return max(0, self._first_offset % GENERATION - since % GENERATION) if since else 0
 
     def export_topic(self, topic: str) -> LiveTopic:
         """Return all that another broker needs to go on with a topic."""

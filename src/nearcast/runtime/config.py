@@ -110,6 +110,8 @@ class LimitsConfig(_Section, frozen=True):
     """Sum over its topics of spool size x publishers."""
     topics: Count = 10_000
     """Topics; those that orders name come in addition."""
+    topic_idle_s: Positive = 86_400.0
+    """When a topic is given up that no orders name, nobody subscribes to and nobody publishes to."""
     publishers_per_topic: Count = 20_000
     publisher_idle_s: Positive = 86_400.0
     """Publishers that sent nothing for longer are forgotten where there are many."""

@@ -37,6 +37,7 @@ LOSSES = {
     "refused_publications": "Publications that their client had no right to, by reason.",
     "rate_limited": "Publications above what a client may send; it sends them again.",
     "subscriptions_refused": "Subscriptions that their client had no right to.",
+    "topics_expired": "Topics that were given up because nobody used them.",
     "topics_refused": "Topics that cannot be managed as ordered.",
     "drops": "Datagrams from clients that were refused, by reason.",
     "send_drops": "Datagrams that the kernel did not take, by error.",

@@ -208,6 +208,7 @@ class LiveServer:
             ),
             retry_after_s=config.busy.retry_after_ms / 1e3,
             topic_limit=config.limits.topics,
+            topic_idle_s=config.limits.topic_idle_s,
             stream_limit=config.limits.publishers_per_topic,
             stream_idle_s=config.limits.publisher_idle_s,
         )

@@ -88,6 +88,11 @@ class Allowances:
         """Note that a client has left."""
         self.by_client.pop(client, None)
 
+    def forget_topic(self, topic: str) -> None:
+        """Have the next publication to a topic checked again."""
+        for allowance in self.by_client.values():
+            allowance.topics.pop(topic, None)
+
     def check(self, publication: Publication) -> RefuseReason | None:
         """Return why a publication is refused, if so: asked for the first one of each topic."""
         client, topic = publication.publisher, publication.topic

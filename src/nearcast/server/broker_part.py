@@ -17,12 +17,13 @@ from nearcast.server.claims import Claims
 from nearcast.server.delivery import Delivery
 from nearcast.server.early_copies import EarlyCopies
 from nearcast.server.effects import Effects
-from nearcast.server.mesh_messages import Advance, Copies, CopyNack, Manages, SpoolDamaged
+from nearcast.server.mesh_messages import Advance, Copies, CopyNack, Forgets, Manages, SpoolDamaged
 from nearcast.server.peers import Peers
 from nearcast.server.router import Router
 from nearcast.server.server_settings import ServerSettings
 from nearcast.server.site_orders import Orders
 from nearcast.server.subscribers import SubscriberDirectory
+from nearcast.server.topic_expiry import TopicExpiry
 from nearcast.server.topic_registry import TopicRegistry
 from nearcast.spool.changes import GENERATION, LiveTopic
 from nearcast.wire.publication import Origin, Publication, decode_record
@@ -66,17 +67,32 @@ class BrokerPart:
         self.topics = TopicRegistry(settings, self.broker, recovered, self._refuse_topic)
         self.early_copies = EarlyCopies(effects)
         self.claims = Claims(peers, self.broker, self.topics.is_past, settings.takeover_s)
+        self._expiry = TopicExpiry(
+            self.broker,
+            lambda topic: self.topics.is_ordered(topic) or bool(directory.subscribers(topic)),
+            settings.topic_idle_s,
+        )
         self._has_orders = False
         self._delivery: Delivery
         self._router: Router
+        self._on_expired: Callable[[str], None]
         peers.on(Copies, self._on_copies)
         peers.on(CopyNack, self._on_copy_nack)
         peers.on(Advance, self._on_advance)
+        peers.on(Forgets, lambda server, one, _: self.topics.on_forgets(server, one.topic))
         peers.on(SpoolDamaged, self._on_spool_damaged)
 
-    def connect(self, delivery: Delivery, router: Router) -> None:
-        """Take the parts that notifications and answers to publishers go through."""
-        self._delivery, self._router = delivery, router
+    def connect(
+        self, delivery: Delivery, router: Router, on_expired: Callable[[str], None]
+    ) -> None:
+        """Take the parts that notifications and answers to publishers go through.
+
+        Parameters
+        ----------
+        on_expired
+            Is told of a topic that was given up.
+        """
+        self._delivery, self._router, self._on_expired = delivery, router, on_expired
 
     def obey(self, orders: Orders, now: float) -> None:
         """Manage topics as new orders say; what came before is processed as it was ordered."""
@@ -108,6 +124,21 @@ class BrokerPart:
                 self.do(actions)
             if self.topics.is_known(topic):
                 self._peers.broadcast(Manages(topic))
+
+    def on_timer(self, now: float) -> None:
+        """Repeat claims, and give up topics that nobody uses."""
+        self.claims.on_timer(now)
+        for topic in self._expiry.take_idle(now):
+            self.do(self.broker.expire_topic(topic))
+            self.topics.forget(topic)
+            self._on_expired(topic)
+            self._peers.broadcast(Forgets(topic))
+            self._effects.counts["topics_expired"] += 1
+            self._effects.incident("topic_expired", topic=topic)
+
+    def next_wakeup(self) -> float:
+        """Return when to call `on_timer` at the latest."""
+        return min(self.claims.next_wakeup(), self._expiry.next_wakeup())
 
     def finish(self, now: float) -> None:
         """End a pass: process what it brought, and share spools with brokers that are new."""

@@ -148,6 +148,10 @@ class ClientGateway:
         is_new = now - allowance.began_at <= self._settings.grace_s
         return is_new and self._authoriser.authorise(client, "subscribe", topic) is None
 
+    def forget_topic(self, topic: str) -> None:
+        """Forget that clients may publish to a topic that is gone: it would come into being."""
+        self._allowances.forget_topic(topic)
+
     def end_invalid(self, now: float) -> None:
         """End the sessions of clients whose credential has expired, was revoked or replaced."""
         self.sessions.end_invalid(self._authoriser.still_counts(now), now)

@@ -20,6 +20,7 @@ __all__ = [
     "Copies",
     "CopyNack",
     "Denied",
+    "Forgets",
     "Forward",
     "ForwardAck",
     "ForwardBusy",
@@ -283,6 +284,12 @@ class Presence(_Base, frozen=True):
     answer: bool = False
 
 
+class Forgets(_Base, frozen=True):
+    """A server to all others: it has nothing of this topic any more, nobody used it."""
+
+    topic: str
+
+
 class Hello(_Base, frozen=True):
     """A server to the manager, when it starts: I have these orders."""
 
@@ -363,6 +370,7 @@ MeshMessage = (
     | Unsubscribed
     | Moved
     | Manages
+    | Forgets
     | Presence
     | Hello
     | LoadReport

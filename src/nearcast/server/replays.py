@@ -94,7 +94,8 @@ class Replays:
     ) -> int:
         managed = self._broker.topics.get(topic)
         if managed is None:
-            self._send(home, Resumed(topic, client, (), 0, 0, is_last=True), now)
+            missed = self._broker.forgotten_since(since)
+            self._send(home, Resumed(topic, client, (), missed, 0, is_last=True), now)
             return 1
         found = managed.replay(since, through, client)
         self._effects.counts["notifications_replayed"] += len(found.notifications)

@@ -200,7 +200,8 @@ class Server:
         self._delivery = Delivery(
             peers, directory, effects, clock, sessions, pass_on, hearers, note
         )
-        part.connect(self._delivery, router)
+        on_expired = self.clients.forget_topic if self.clients else lambda topic: None
+        part.connect(self._delivery, router, on_expired)
         peers.on(Manages, self._on_manages)
         peers.on(NewOrders, self._on_orders)
 
@@ -244,7 +245,7 @@ class Server:
         """Do what has become due."""
         if self.clients is not None:
             self.clients.on_timer(now)
-        self._broker_part.claims.on_timer(now)
+        self._broker_part.on_timer(now)
         self._router.on_timer(now)
         self._reports.on_timer(now)
         if now >= self._check_at:
@@ -253,11 +254,10 @@ class Server:
 
     def next_wakeup(self) -> float:
         """Return when to call `on_timer` at the latest."""
-        claims = self._broker_part.claims
         own = min(
             self._peers.next_wakeup(),
             self._reports.next_wakeup(),
-            claims.next_wakeup(),
+            self._broker_part.next_wakeup(),
             self._replays.next_wakeup(),
         )
         return own if self.clients is None else min(own, self.clients.next_wakeup())

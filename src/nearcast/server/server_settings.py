@@ -32,6 +32,8 @@ class ServerSettings:
     """When publishers that were told to wait try again."""
     topic_limit: int = 10_000
     """Most topics here; those that orders name come in addition."""
+    topic_idle_s: float = 86_400.0
+    """When a topic is given up that no orders name, nobody subscribes to and nobody publishes to."""
     stream_limit: int = 20_000
     """Most publishers of a topic here."""
     stream_idle_s: float = 86_400.0

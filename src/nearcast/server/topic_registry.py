@@ -121,6 +121,24 @@ class TopicRegistry:
         self._refresh(topic)
         return is_new and not past and topic in self._broker.topics
 
+    def on_forgets(self, server: str, topic: str) -> None:
+        """Note that another server has nothing of a topic any more."""
+        for table in (self._volunteers, self._past):
+            servers = table.get(topic, {})
+            servers.pop(server, None)
+            if not servers:
+                table.pop(topic, None)
+        self._refresh(topic)
+
+    def forget(self, topic: str) -> None:
+        """Forget a topic that is managed here no more and that orders do not name."""
+        self.announced.pop(topic, None)
+        self._wanted.pop(topic, None)
+
+    def is_ordered(self, topic: str) -> bool:
+        """Tell whether orders name a topic."""
+        return topic in self._orders
+
     def is_past(self, topic: str) -> bool:
         """Tell whether a topic is only kept here: other servers were ordered to manage it."""
         return (

@@ -114,7 +114,7 @@ class SimulatedServer:
                 inline_processors=site.inline_processors,
                 allowed_processors=site.allowed_processors,
                 takeover_s=site.takeover_s,
-                **site.limits,  # type: ignore[arg-type]
+                **site.limits,
             ),
             PeerChannels(draw_incarnation(site.random.randbytes)),
             self.clock.read,

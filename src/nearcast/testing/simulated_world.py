@@ -5,6 +5,7 @@ from __future__ import annotations
 import heapq
 import random
 from collections.abc import Callable
+from typing import Any
 
 from nearcast.broker.processing import ProcessorRunner
 from nearcast.broker.processors.forward import Forward
@@ -36,7 +37,7 @@ class SimulatedWorld:
         self.process_s = 0.001
         self.takeover_s = 3.0
         """Of servers that start from now on, see `ServerSettings`."""
-        self.limits: dict[str, int] = {}
+        self.limits: dict[str, Any] = {}
         """The same: `topic_limit` and others."""
         self.segment_bytes = 1 << 16
         self.inline_processors = ServerSettings("").inline_processors
