@@ -416,9 +416,9 @@ def test_a_subscription_is_confirmed_though_a_server_is_away() -> None:
     made.site.run(1.0)
     made.site.servers["cloud"].kill()
     made.people["c"].subscribe("t")
-    made.site.run(3.0)
+    made.site.run(1.4)
     assert not [one for _, one in made.people["c"].events if isinstance(one, Confirmed)]
-    made.site.run(4.0)
+    made.site.run(2.0)
     assert [one.accepted for _, one in made.people["c"].events if isinstance(one, Confirmed)]
 
 

@@ -43,6 +43,10 @@ class Progress(Protocol):
         ...
 
 
+_SILENT_S = 1.5
+"""A server that takes nothing for this long is not waited for: it is dead, or will be told."""
+
+
 @dataclass(slots=True)
 class _Unconfirmed:
     """A subscription that some servers do not know yet."""
@@ -153,7 +157,11 @@ class Subscriptions:
     def expire(self, now: float) -> None:
         """Confirm without servers that did not answer in time: they are told when they are back."""
         for number, one in list(self._unconfirmed.items()):
-            late = [server for server, until in one.waits_for.items() if until <= now]
+            late = [
+                server
+                for server, until in one.waits_for.items()
+                if until <= now or self._peers.is_away(server, now, _SILENT_S)
+            ]
             for server in late:
                 del one.waits_for[server]
             self._confirm_if_known(number)

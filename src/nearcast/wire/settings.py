@@ -65,7 +65,7 @@ class WireSettings:
     """Shortest wait before something is sent again."""
     longest_retry_s: float = 5.0
     """Longest wait; waits double up to here."""
-    probe_after_s: float = 4.0
+    probe_after_s: float = 3.0
     """Silence after which a client asks its server whether it is still there."""
     answer_within_s: float = 3.0
     """Time without any answer after which a client looks for its home anew."""
