@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from nearcast.broker.notices import decode_entry
-from nearcast.server.mesh_messages import Forward, encode_mesh
+from nearcast.server.mesh_messages import Copies, Forward, MeshMessage, SyncDone, encode_mesh
 from nearcast.server.peer_channel import Frame, encode_frame
 from nearcast.server.peer_channels import PeerChannels
 from nearcast.server.server import ClientAccess, Server
@@ -102,20 +102,22 @@ def test_a_queue_that_stands_turns_publishers_away_and_loses_nothing(cause: str)
 class OneCloud:
     """A server without clients, and a home that forwards to it."""
 
-    def __init__(self) -> None:
+    def __init__(self, brokers: tuple[str, ...] = ("cloud",)) -> None:
         self.now = 1_700_000_000.0
         self.cloud = Server(ServerSettings("cloud"), PeerChannels(1), lambda: self.now)
         servers = (ServerOrder("e1", "e1", 7000, bytes(32)), ServerOrder("cloud", "", 0, b""))
-        topics = (TopicOrder("t", 100, ("cloud",)),)
+        topics = (TopicOrder("t", 100, brokers),)
         self.cloud.obey(Orders(1, 1, "cloud", servers, topics, ()), self.now)
         self.now += 2.0  # it has waited for the subscribers that nobody told
         self.groups = self.frames = 0
 
     def forward(self, sequence: int, oldest: int = 1, published_us: int = 1) -> None:
-        self.frames += 1
         one = Publication("t", "car", 1, sequence, published_us, 2, 0.0, 0.0, b"x", oldest=oldest)
-        message = encode_mesh(Forward("t", (one.record(),), (oldest,)))
-        frame = encode_frame(Frame(5, False, 1, self.frames, [message], 0, 0))
+        self.hear(Forward("t", (one.record(),), (oldest,)))
+
+    def hear(self, message: MeshMessage) -> None:
+        self.frames += 1
+        frame = encode_frame(Frame(5, False, 1, self.frames, [encode_mesh(message)], 0, 0))
         out = self.cloud.on_mesh("e1", frame, self.now)
         self.groups += len(out.to_store)
 
@@ -198,3 +200,20 @@ def test_a_bug_in_one_topic_leaves_the_others_alone(monkeypatch: pytest.MonkeyPa
         "v": 4,
     }
     assert one.edge.counts["internal_errors"] > 0
+
+
+def test_copies_are_put_off_while_the_disk_stalls_and_asked_for_afterwards() -> None:
+    """A disk that stays full must not fill the memory as well."""
+    one = OneCloud(brokers=("cloud", "e1"))
+    record = Publication("t", "car", 1, 1, 1, 2, 0.0, 0.0, b"x", oldest=1).record()
+    one.cloud.commit_wait_s = 60.0
+    for _ in range(1_000):
+        one.hear(Copies("t", (record,)))
+    assert one.groups == one.cloud.broker.waiting == 0
+    assert one.cloud.counts["copies_put_off"] == 1_000
+    waiting = one.cloud._peers.unacknowledged("e1")
+    one.cloud.commit_wait_s = 0.0
+    one.hear(SyncDone())
+    assert one.cloud._peers.unacknowledged("e1") == waiting + 1  # SpoolDamaged, once
+    one.hear(Copies("t", (record,)))
+    assert one.groups == 1

@@ -58,6 +58,7 @@ LOSSES = {
     "processor_restarts": "Times that the process of the processors was replaced.",
     "processor_malformed": "Messages that a processor counted as unusable.",
     "processor_unprocessed": "Messages spooled only, because their processor was suspended.",
+    "copies_put_off": "Copies not taken while the disk stalled; they are asked for afterwards.",
     "spool_damages": "Places of the spool that were durable once and were lost when it started.",
     "spool_unreadable": "Records of the spool that could not be read after a restart.",
     "http_failures": "Requests of operators whose answer failed.",

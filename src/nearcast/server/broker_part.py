@@ -55,6 +55,10 @@ class BrokerPart:
         self._is_damaged = damages > 0
         """Whether the log has lost something that other brokers have not yet been asked for."""
         effects.counts["spool_damages"] += damages
+        self.is_stalled = False
+        """Whether the disk is so far behind that no copies are taken; the server sets it."""
+        self._put_off: dict[tuple[str, str], None] = {}
+        """Servers and topics whose copies were not taken, and are to be asked for."""
         generation = max((one.end // GENERATION for one in recovered.values()), default=0)
         self.broker = Broker(
             directory,
@@ -145,6 +149,10 @@ class BrokerPart:
         if self.broker.has_work:
             self.do(self.broker.run(now))
             self.claims.note(now)
+        if self._put_off and not self.is_stalled:
+            put_off, self._put_off = self._put_off, {}
+            for server, topic in put_off:
+                self._peers.send(server, SpoolDamaged(topic))
         for server, topic in self.topics.take_newcomers():
             spool = self.broker.topics[topic].spool.view()
             own = [one for one in spool if one.origin is Origin.DIRECT]
@@ -218,6 +226,10 @@ class BrokerPart:
         topic, now_us = message.topic, int(now * 1e6)
         if not self.topics.is_broker(server, topic):
             self.early_copies.keep(server, message, now)
+            return
+        if self.is_stalled:
+            self._effects.counts["copies_put_off"] += len(message.records)
+            self._put_off[server, topic] = None
             return
         copies = [
             copy

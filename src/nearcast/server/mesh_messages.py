@@ -172,7 +172,10 @@ class Denied(_Base, frozen=True):
 
 
 class SpoolDamaged(_Base, frozen=True):
-    """A broker to the topic's other brokers: parts of its spool are gone, send it yours."""
+    """A broker to the topic's other brokers: it lost, or had to leave out, parts of the spool.
+
+    They send theirs; what it has already is a repetition.
+    """
 
     topic: str
 

@@ -226,6 +226,7 @@ class Server:
             self._introductions.on_restarted(server)
         for server in self._peers.take_gaps():
             self._introductions.introduce(server)
+        self._broker_part.is_stalled = self.commit_wait_s > self.settings.copy_age_s
         self._peers.dispatch(from_server, messages, now)
         return self._finish(now)
 

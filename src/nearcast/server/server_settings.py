@@ -46,6 +46,8 @@ class ServerSettings:
     """How long another server takes nothing before its streams are processed without it."""
     commit_age_s: float = 1.0
     """Publishers are told to wait when groups have waited longer than this to be written."""
+    copy_age_s: float = 10.0
+    """Copies of other brokers are not taken, but asked for later, when groups wait longer."""
     inform_s: float = 1.0
     """How long a server that starts waits to hear all subscribers before it processes."""
 
