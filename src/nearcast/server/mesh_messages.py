@@ -172,10 +172,7 @@ class Denied(_Base, frozen=True):
 
 
 class SpoolDamaged(_Base, frozen=True):
-    """A broker to the topic's other brokers: it lost, or had to leave out, parts of the spool.
-
-    They send theirs; what it has already is a repetition.
-    """
+    """A broker to the topic's other brokers: its spool misses something, send it yours."""
 
     topic: str
 
