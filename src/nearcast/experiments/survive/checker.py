@@ -9,6 +9,7 @@ from typing import NamedTuple
 from nearcast.broker.notices import decode_entry
 from nearcast.experiments.survive.trial_site import TrialMessage, TrialSite
 from nearcast.testing.counting_processor import read_effects
+from nearcast.wire.actions import Missed
 
 __all__ = ["Findings", "Violation", "check"]
 
@@ -114,5 +115,11 @@ def _check_hearer(
     missed = {
         one.payload for one in trial.messages if one.acknowledged and name in one.hearers
     }.difference(heard)
+    told = Counter[str]()
+    for _, event in trial.site.clients[name].events:
+        if isinstance(event, Missed):
+            told[event.topic] += event.count
     for payload in sorted(missed):
-        found.add("missed", f"{name}: {payload}")
+        # what is beyond the topic's retention is gone, but not without a word
+        if trial.spool >= len(trial.messages) or not told[by_payload[payload].topic]:
+            found.add("missed", f"{name}: {payload}")
