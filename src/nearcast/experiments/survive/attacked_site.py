@@ -10,6 +10,7 @@ from typing import Any
 from nearcast.experiments.survive.trial_site import CLOUD, TrialSite
 from nearcast.server.orders_from_plan import DELEGATED
 from nearcast.testing.simulated_server import SimulatedServer
+from nearcast.wire.actions import Connected
 from nearcast.wire.framing import Kind, read_header
 from nearcast.wire.settings import Address
 
@@ -69,6 +70,7 @@ class AttackedSite:
     def send(self, server: SimulatedServer, batch: list[tuple[bytes, Address]]) -> None:
         """Send datagrams from any address, and count what comes back to unproved ones."""
         heard, received = self.site.overheard, Counter[Address]()
+        refused = self._refused(server)
         for start in range(0, len(batch), _PASS):
             before = len(heard)
             for data, address in batch[start : start + _PASS]:
@@ -83,6 +85,14 @@ class AttackedSite:
         self.report.bytes_in += sum(len(data) for data, _ in batch)
         if min(received.values(), default=0) < 0:
             self.report.violations.append("an unproved address was sent more than came from it")
+        taken = len(batch) - (self._refused(server) - refused)
+        if taken > 0:
+            self.report.violations.append(f"{taken} of {len(batch)} datagrams were not refused")
+
+    @staticmethod
+    def _refused(server: SimulatedServer) -> int:
+        node = server.node
+        return 0 if node is None or node.sessions is None else node.sessions.drops.total()
 
     def snapshot(self) -> dict[str, Any]:
         """Return all that an attack must not change."""
@@ -90,6 +100,10 @@ class AttackedSite:
         found: dict[str, Any] = {
             "acknowledged": sum(one.acknowledged for one in self.trial.messages),
             "heard": [one.payload for one in self.site.clients["s0"].notified],
+            "sessions": [
+                sum(isinstance(event, Connected) for _, event in one.events)
+                for one in self.site.clients.values()
+            ],
             "epochs": [one.session.epoch for one in self.site.clients.values()],
         }
         for name, server in self.site.servers.items():
@@ -97,12 +111,13 @@ class AttackedSite:
             found[name] = server.stored.topics
             if node is not None:
                 found[f"{name} orders"] = node.orders.revision if node.orders else None
-                found[f"{name} clients"] = node.sessions.clients if node.sessions else ()
+                found[f"{name} clients"] = () if node.sessions is None else node.sessions.clients
         return found
 
     def check(self, kind: str, before: dict[str, Any], count: int) -> None:
         """Note an attack of a kind: nothing has changed, and honest clients are served."""
         self.report.attacks[kind] += count
+        self.site.run(1.0)
         after = self.snapshot()
         self.report.violations += [
             f"{kind}: {name} was {before[name]!r:.300}, is {after[name]!r:.300}"

@@ -10,7 +10,7 @@ from nearcast.experiments.survive.lies import LIES
 from nearcast.testing.authority import SmallAuthority
 from nearcast.testing.raw_client import RawClient
 from nearcast.trust.credentials import Validity
-from nearcast.wire.framing import Header, Kind, write_header
+from nearcast.wire.framing import Header, Kind, read_header, write_header
 from nearcast.wire.noise import public_key
 from nearcast.wire.settings import Address
 
@@ -76,11 +76,12 @@ def _replayed_inits(attacked: AttackedSite, each: int) -> None:
 def _stolen_cookies(attacked: AttackedSite, each: int) -> None:
     """Send INITs of a client that has proved its address from other addresses."""
     rng, thief = attacked.rng, _raw_client(attacked, "thief", SmallAuthority())
-    thief.connect()
     _flood(attacked, 600)  # from now on everybody needs a cookie
-    thief.connect()
-    attacked.site.run(0.1)
-    batch = [(rng.choice(thief.sent[-2:]), _anywhere(rng)) for _ in range(each)]
+    while not any(read_header(one).kind is Kind.COOKIE for one in thief.received):
+        _flood(attacked, 20)
+        thief.connect()
+        attacked.site.run(0.01)
+    batch = [(thief.init(), _anywhere(rng)) for _ in range(each)]  # all with the thief's cookie
     _over_time(attacked, batch)
     attacked.site.run(15.0)
 
@@ -91,7 +92,8 @@ def _init_flood(attacked: AttackedSite, each: int) -> None:
 
 
 def _flood(attacked: AttackedSite, count: int) -> None:
-    bots = [_raw_client(attacked, f"bot{number}", SmallAuthority()) for number in range(50)]
+    strangers = SmallAuthority(b"\x07" * 32)
+    bots = [_raw_client(attacked, f"bot{number}", strangers) for number in range(50)]
     rng = attacked.rng
     attacked.send(attacked.home, [(rng.choice(bots).init(), _anywhere(rng)) for _ in range(count)])
 

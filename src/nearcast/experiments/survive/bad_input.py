@@ -30,7 +30,7 @@ from nearcast.wire.framing import read_header
 from nearcast.wire.messages import Message
 from nearcast.wire.publication import Origin, Publication, decode_record
 
-__all__ = ["READERS", "BadInputReport", "run_bad_input"]
+__all__ = ["READERS", "BadInputReport", "feed", "run_bad_input"]
 
 _SLOW_S = 0.5
 _SAMPLES = 200
@@ -63,22 +63,16 @@ def run_bad_input(count: int, seed: int, begin: Callable[[str], object] = str) -
     report = BadInputReport()
     for name, reader in READERS.items():
         begin(name)
-        samples = list(reader.samples(Random(seed)))
-        _feed(name, reader, samples, round(count * reader.share), seed, report)
+        feed(name, round(count * reader.share), seed, report)
     return report
 
 
-def _feed(
-    name: str,
-    reader: _Reader,
-    samples: Sequence[bytes],
-    count: int,
-    seed: int,
-    report: BadInputReport,
-) -> None:
-    read, refusals, refused = reader.read, reader.refusals, 0
+def feed(name: str, count: int, seed: int, report: BadInputReport) -> None:
+    """Give a reader bad inputs."""
+    reader, refused = READERS[name], 0
+    read, refusals = reader.read, reader.refusals
     began_s = time.thread_time()
-    for data in bad_bytes(samples, count, seed):
+    for data in bad_bytes(list(reader.samples(Random(seed))), count, seed):
         try:
             read(data)
         except refusals:
@@ -187,7 +181,9 @@ READERS: dict[str, _Reader] = {
     "frames at the server": _Reader(decode, (Refused,), _wire_samples, 0.21),
     "frames at the client": _Reader(decode_for_client, (Refused,), _wire_samples, 0.2),
     "frames between servers": _Reader(decode_frame, (NearcastError,), _frame_samples, 0.1),
-    "messages between servers": _Reader(decode_mesh, (WireError,), _mesh_samples, 0.14),
+    "messages between servers": _Reader(
+        lambda data: decode_mesh(data), (WireError,), _mesh_samples, 0.14
+    ),
     "orders": _Reader(
         lambda data: read_body(data, Orders), (NearcastError,), _orders_samples, 0.05
     ),

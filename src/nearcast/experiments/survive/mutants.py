@@ -1,0 +1,295 @@
+"""Seeded bugs: each is put in, in memory, and a named part of the proof has to notice it.
+
+A bug that nothing notices shows a hole in the proof, not in the system.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+from unittest.mock import patch
+
+import msgspec
+
+from nearcast.broker.sequence_gate import Verdict
+from nearcast.experiments.survive import catching
+from nearcast.server.mesh_messages import MeshMessage
+from nearcast.server.peer_channel import decode_frame
+from nearcast.server.peer_channels import PeerChannels
+from nearcast.trust.credentials import ClientCredential, read_body
+from nearcast.trust.signed import Kind
+from nearcast.wire.notification import Notification
+
+__all__ = ["MUTANTS", "Mutant", "MutantReport", "run_mutants"]
+
+_SERVER, _BROKER, _WIRE = "nearcast.server.", "nearcast.broker.", "nearcast.wire."
+_SPOOL, _TRUST = "nearcast.spool.", "nearcast.trust."
+
+
+@dataclass(frozen=True, slots=True)
+class Mutant:
+    """A bug and what has to notice it."""
+
+    name: str
+    replaced: str
+    """What it replaces: module and name."""
+    by: Any
+    caught_by: Callable[[], bool]
+
+
+@dataclass(slots=True)
+class MutantReport:
+    """Which bugs were noticed."""
+
+    caught: list[str] = field(default_factory=list)
+    survived: list[str] = field(default_factory=list)
+
+
+def run_mutants(
+    names: Iterable[str] | None = None, begin: Callable[[str], object] = str
+) -> MutantReport:
+    """Put in each bug by itself and run what has to notice it."""
+    report = MutantReport()
+    for name in MUTANTS if names is None else names:
+        begin(name)
+        mutant = MUTANTS[name]
+        with ExitStack() as stack:
+            stack.enter_context(patch(mutant.replaced, mutant.by))
+            was_caught = mutant.caught_by()
+        (report.caught if was_caught else report.survived).append(name)
+    return report
+
+
+def _own_at_once(self: Any, publication: Any, *_: Any) -> bool:
+    self._gate.begin(publication.publisher, publication.epoch).is_owned = True
+    return True
+
+
+def _forget_notices(publication: Any) -> bytes:
+    record: bytes = publication.record()
+    return bytes(9) + record
+
+
+def _take_gaps(self: Any, publication: Any) -> tuple[Verdict, list[Any]]:
+    stream = self.begin(publication.publisher, publication.epoch)
+    if publication.sequence <= stream.sequence:
+        return Verdict.DUPLICATE, []
+    stream.sequence = publication.sequence
+    return Verdict.TAKEN, [publication]
+
+
+def _raise_epoch_too_often(self: Any, topic: str, in_force: int) -> bool:
+    if not self.of(topic) <= in_force:
+        return False
+    self._raised[topic] = in_force + 1
+    return True
+
+
+def _write_unsynced(self: Any, segment: Any, offset: int, data: bytes) -> None:
+    self._disk.write(str(segment), offset, data)
+
+
+def _ack_before_sync(self: Any, groups: Any) -> None:
+    groups = list(groups)
+    self._waiting += groups
+    self._on_committed([group.ticket for group in groups])
+    self._begin_round(self._sync_s())
+
+
+def _any_key(self: Any, data: bytes, _public_key: bytes, now_s: float) -> ClientCredential:
+    credential = read_body(self.open(Kind.CLIENT, data), ClientCredential)
+    return ClientCredential(*msgspec.structs.astuple(self._valid("client", "", credential, now_s)))
+
+
+_receive = PeerChannels.receive
+
+
+def _rising_incarnations(self: Any, server: str, frame: bytes, now: float) -> list[bytes]:
+    """Ignore a peer that restarted with a lower incarnation, as when they came from clocks."""
+    found = decode_frame(frame)
+    if found is None or found.incarnation < self._peer(server).incarnation:
+        return []
+    return _receive(self, server, frame, now)
+
+
+def _forget_flights(self: Any, _now: float) -> list[Any]:
+    self._flights.clear()
+    return []
+
+
+def _any_orders(self: Any, _server: str, message: Any, now: float) -> None:
+    self._obey(message.orders, now)
+
+
+def _nothing(*_: Any, **__: Any) -> None:
+    return None
+
+
+def _yes(*_: Any, **__: Any) -> bool:
+    return True
+
+
+def _no(*_: Any, **__: Any) -> bool:
+    return False
+
+
+def _accept_all(_self: Any, fields: Any, arrived_us: int) -> Any:
+    return Notification(*fields, arrived_us)  # type: ignore[call-arg]
+
+
+def _all_mutants() -> Iterable[Mutant]:
+    schedules, attack = catching.schedules, catching.attack
+    lenient = msgspec.msgpack.Decoder(MeshMessage).decode
+    yield from (
+        Mutant(
+            "acknowledged before the sync",
+            "nearcast.testing.simulated_spool.SimulatedSpool.append",
+            _ack_before_sync,
+            partial(schedules, "cut_power"),
+        ),
+        Mutant(
+            "no sync at all",
+            f"{_SPOOL}log.SpoolLog._write_synced",
+            _write_unsynced,
+            partial(schedules, "cut_power"),
+        ),
+        Mutant(
+            "dedupe not rebuilt after a restart",
+            f"{_BROKER}sequence_gate.SequenceGate.restore",
+            _nothing,
+            partial(schedules, "kill", "crash"),
+        ),
+        Mutant(
+            "no fencing",
+            f"{_BROKER}claims.TopicClaims.own",
+            _own_at_once,
+            partial(schedules, "switch_plan", "cut"),
+        ),
+        Mutant(
+            "gaps skipped",
+            f"{_BROKER}sequence_gate.SequenceGate.admit",
+            _take_gaps,
+            partial(schedules, "cut"),
+        ),
+        Mutant(
+            "notices not stored",
+            f"{_BROKER}settlement.encode_entry",
+            _forget_notices,
+            partial(schedules, "kill", "go_offline"),
+        ),
+        Mutant(
+            "nothing missed is asked for",
+            f"{_SERVER}replays.Replays.ask",
+            _nothing,
+            partial(schedules, "kill", "go_offline"),
+        ),
+        Mutant(
+            "each notification delivered as often as it comes",
+            f"{_WIRE}inbox.Inbox.accept",
+            _accept_all,
+            partial(schedules, "cut"),
+        ),
+        Mutant(
+            "notifications not repeated",
+            f"{_WIRE}server_session.ServerSession.resend",
+            _forget_flights,
+            partial(schedules, "cut"),
+        ),
+        Mutant(
+            "a late refusal raises the epoch",
+            f"{_WIRE}epochs.Epochs.raise_above",
+            _raise_epoch_too_often,
+            partial(schedules, "restart_publisher", "cut", seeds=range(300)),
+        ),
+        Mutant(
+            "stale epochs are not told",
+            f"{_SERVER}router.Router.refuse",
+            _nothing,
+            partial(schedules, "set_clock", "restart_publisher"),
+        ),
+        Mutant(
+            "incarnations must rise",
+            f"{_SERVER}peer_channels.PeerChannels.receive",
+            _rising_incarnations,
+            partial(schedules, "kill"),
+        ),
+        Mutant(
+            "processing without orders",
+            f"{_SERVER}introductions.Introductions.is_informed",
+            _yes,
+            partial(schedules, "cut_power", "cut_power_while_writing"),
+        ),
+        Mutant(
+            "truncated segments are not noticed",
+            f"{_SPOOL}recovery.read_ends",
+            lambda _data: {},
+            catching.truncation,
+        ),
+        Mutant(
+            "replay window of nothing",
+            f"{_WIRE}replay_window.ReplayWindow.is_new",
+            _yes,
+            partial(attack, "replays"),
+        ),
+        Mutant(
+            "cookies of any address",
+            f"{_WIRE}init_gate.CookieJar._cookie",
+            staticmethod(lambda secret, _address: secret[:16]),
+            partial(attack, "stolen cookies"),
+        ),
+        Mutant(
+            "credentials of another key count",
+            f"{_TRUST}site_trust.SiteTrust.client",
+            _any_key,
+            partial(attack, "wrong credentials"),
+        ),
+        Mutant(
+            "forged UNKNOWN believed",
+            f"{_WIRE}client_link.ClientLink.has_sent",
+            _yes,
+            partial(attack, "forged unknowns"),
+        ),
+        Mutant(
+            "signatures not checked",
+            f"{_TRUST}site_trust.verify",
+            _yes,
+            partial(attack, "wrong credentials"),
+        ),
+        Mutant(
+            "expired credentials count",
+            f"{_TRUST}site_trust.SiteTrust._check_time",
+            _nothing,
+            partial(attack, "wrong credentials"),
+        ),
+        Mutant(
+            "no rights needed",
+            f"{_SERVER}authorise.refusal",
+            _nothing,
+            catching.rights,
+        ),
+        Mutant(
+            "orders of anybody",
+            f"{_SERVER}server.Server._on_orders",
+            _any_orders,
+            partial(attack, "lies: orders"),
+        ),
+        Mutant(
+            "acknowledgements of anybody",
+            f"{_SERVER}router.Router._check",
+            _nothing,
+            partial(attack, "lies: acknowledged"),
+        ),
+        Mutant(
+            "bad UTF-8 between servers raises",
+            "nearcast.experiments.survive.bad_input.decode_mesh",
+            lenient,
+            partial(catching.bad_input, "messages between servers"),
+        ),
+    )
+
+
+MUTANTS: dict[str, Mutant] = {one.name: one for one in _all_mutants()}
+"""All bugs by name."""
