@@ -297,7 +297,26 @@ def test_an_expired_credential_ends_its_session() -> None:
     made.site.run(2.0)
     assert car.session.is_connected
     made.site.run(30.0)
-    assert _ends(car.events)[-1] is CloseReason.REVOKED
+    assert _ends(car.events)[-1] is CloseReason.EXPIRED
+
+
+def test_a_server_whose_clock_runs_ahead_ends_no_client_for_good() -> None:
+    made = TwoEdges()
+    car = made.people["car"]
+    until = int(made.site.now) + 1_000
+    car.credential = made.site.authority.client(
+        "car", public_key(car.key), TRAFFIC, 2, Validity(0, until)
+    )
+    made.site.restart_client(car)
+    car.connect()
+    made.site.run(2.0)
+    made.site.servers["e2"].kill()
+    made.site.servers["e2"].clock.jump(5_000.0)
+    made.site.servers["e2"].restart()
+    made.site.run(30.0)
+    car.publish("traffic/north", b"x")
+    made.site.run(5.0)
+    assert car.session.unacknowledged == 0  # another server took it in
 
 
 def test_a_newer_credential_ends_the_session_of_the_old_key_at_another_server() -> None:

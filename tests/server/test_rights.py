@@ -126,6 +126,20 @@ def test_a_client_that_publishes_too_fast_waits_and_loses_nothing() -> None:
     assert car.session.unacknowledged == 0
 
 
+def test_refused_publications_and_subscriptions_count_for_the_rate_too() -> None:
+    made = OneEdge(thief=Rights(messages_per_s=10))
+    thief = made.people["thief"]
+    for number in range(200):
+        thief.publish(f"traffic/{number}", b"x", durable=False)
+        thief.subscribe(f"traffic/{number}")
+    made.site.run(1.0)
+    node = made.edge.node
+    assert node is not None
+    done = node.refused_publications["not_allowed"] + node.counts["subscriptions_refused"]
+    assert 0 < done <= 31
+    assert node.counts["rate_limited"] >= 150
+
+
 def test_subscriptions_are_limited() -> None:
     made = OneEdge(car=TRAFFIC)
     for number in range(WireSettings().subscription_limit + 2):

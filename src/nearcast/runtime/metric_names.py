@@ -35,7 +35,7 @@ LOSSES = {
     "notifications_missed": "Messages that a client's resumed subscription missed: they were gone.",
     "resumes_refused": "Questions for missed notifications that were not taken.",
     "refused_publications": "Publications that their client had no right to, by reason.",
-    "rate_limited": "Publications above what a client may send; it sends them again.",
+    "rate_limited": "Messages above what a client may send; it sends them again.",
     "subscriptions_refused": "Subscriptions that their client had no right to.",
     "topics_expired": "Topics that were given up because nobody used them.",
     "topics_refused": "Topics that cannot be managed as ordered.",

@@ -16,6 +16,7 @@ from nearcast.trust.rights import EVERYTHING, Action, refusal
 from nearcast.trust.site_trust import SiteTrust
 from nearcast.trust.topic_pattern import is_pattern
 from nearcast.wire.handshake_gate import Admit
+from nearcast.wire.messages import CloseReason
 
 __all__ = ["Authoriser", "admit_enrolled"]
 
@@ -127,30 +128,29 @@ class Authoriser:
 
     def take_outdated(self, now: float) -> list[str]:
         """Forget vouched clients whose credential has expired or was revoked; return which."""
-        trust = self._trust
-        if trust is None:
-            return []
         outdated = [
             client
             for client, known in self._vouched.items()
-            if not trust.is_valid(known.credential, now)
+            if self._end_reason(known.credential, now) is not None
         ]
         for client in outdated:
             del self._vouched[client]
         return outdated
 
-    def still_counts(self, now: float) -> Callable[[ClientCredential], bool]:
-        """Return what tells whether the credential of a session still counts."""
-        trust = self._trust
+    def end_reasons(self, now: float) -> Callable[[ClientCredential], CloseReason | None]:
+        """Return what tells why the credential of a session no longer counts; None: it does."""
+        return lambda credential: self._end_reason(credential, now)
 
-        def is_valid(credential: ClientCredential) -> bool:
-            if trust is None:
-                return True
-            known = self._vouched.get(credential.client)
-            is_newest = known is None or known.credential.serial <= credential.serial
-            return is_newest and trust.is_valid(credential, now)
-
-        return is_valid
+    def _end_reason(self, credential: ClientCredential, now: float) -> CloseReason | None:
+        try:
+            if self._trust is not None:
+                self._check_newest(credential)
+                self._trust.check(credential, now)
+        except TrustError as error:
+            # by this clock only: the client may try other servers
+            is_expired = error.reason == "expired"
+            return CloseReason.EXPIRED if is_expired else CloseReason.REVOKED
+        return None
 
     def _check_newest(self, credential: ClientCredential) -> None:
         for table in (self._here, self._vouched):

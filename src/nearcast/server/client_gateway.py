@@ -154,7 +154,7 @@ class ClientGateway:
 
     def end_invalid(self, now: float) -> None:
         """End the sessions of clients whose credential has expired, was revoked or replaced."""
-        self.sessions.end_invalid(self._authoriser.still_counts(now), now)
+        self.sessions.end_invalid(self._authoriser.end_reasons(now), now)
         self._on_events(self.sessions.take_events(), now)
 
     def stop(self, now: float) -> None:
@@ -170,6 +170,8 @@ class ClientGateway:
                 self._on_publication(event, now, is_overloaded)
                 continue
             match event:
+                case Deliver(client) if self._is_too_fast(client, now):
+                    continue  # clients repeat what is not answered
                 case Deliver(client, Report() as report):
                     self._on_report(client, report.x_km, report.y_km, now)
                 case Deliver(client, Subscribe(request, topic)):
@@ -192,19 +194,19 @@ class ClientGateway:
             self.sessions.busy(publication.publisher, self._retry_after_s, publication.topic)
             return
         allowance = self._allowances.by_client.get(publication.publisher)
+        if allowance is None:  # its session has ended in this pass
+            return
+        allowance.credit -= 1.0
+        if allowance.credit < 0.0 and not allowance.refill(now):
+            self._slow_down(publication.publisher, allowance, now)
+            return
         if (
-            allowance is None
-            or publication.topic not in allowance.topics
+            publication.topic not in allowance.topics
             or len(publication.payload) > allowance.payload_bytes
         ):
             reason = self._allowances.check(publication)
             if reason is not None:
                 self._refuse(publication, reason)
-                return
-        if allowance is not None:
-            allowance.credit -= 1.0
-            if allowance.credit < 0.0 and not allowance.refill(now):
-                self._slow_down(publication, allowance, now)
                 return
         if publication.x_km != publication.x_km:  # not a number: it brought no position
             publication.x_km, publication.y_km = self.clients.place(publication.publisher)
@@ -233,12 +235,23 @@ class ClientGateway:
         refuse = Refuse(publication.topic, publication.epoch, publication.sequence, durable, reason)
         self.sessions.tell(publication.publisher, refuse)
 
-    def _slow_down(self, publication: Publication, allowance: Allowance, now: float) -> None:
-        """Have a client wait that publishes more than it may."""
+    def _slow_down(self, client: str, allowance: Allowance, now: float) -> None:
+        """Have a client wait that sends more than it may."""
         self._effects.counts["rate_limited"] += 1
         wait_s = allowance.wait_s(now, self._retry_after_s)
         if wait_s is not None:
-            self.sessions.busy(publication.publisher, wait_s)
+            self.sessions.busy(client, wait_s)
+
+    def _is_too_fast(self, client: str, now: float) -> bool:
+        """Count a message that is not a publication: it may cause as much work."""
+        allowance = self._allowances.by_client.get(client)
+        if allowance is None:
+            return True
+        allowance.credit -= 1.0
+        if allowance.credit >= 0.0 or allowance.refill(now):
+            return False
+        self._slow_down(client, allowance, now)
+        return True
 
     def _on_subscribe(self, client: str, request: int, topic: str, now: float) -> None:
         reason = self._authoriser.authorise(client, "subscribe", topic)

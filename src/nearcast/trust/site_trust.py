@@ -116,10 +116,14 @@ class SiteTrust:
         """Note when verified orders were signed: it is not earlier now."""
         self._signed_until_s = max(self._signed_until_s, at_s)
 
+    def check(self, credential: ClientCredential, now_s: float) -> None:
+        """Raise TrustError when a credential that was accepted no longer counts."""
+        self._valid("client", credential.client, credential, now_s)
+
     def is_valid(self, credential: ClientCredential, now_s: float) -> bool:
         """Tell whether a credential that was accepted still counts."""
         try:
-            self._valid("client", credential.client, credential, now_s)
+            self.check(credential, now_s)
         except TrustError:
             return False
         return True

@@ -52,6 +52,8 @@ class CloseReason(IntEnum):
     """The counter reached its limit: a new handshake is due."""
     SILENT = 5
     """Nothing was heard for three report intervals. Never sent: the other side is away."""
+    EXPIRED = 6
+    """The client's credential, by this server's clock; others may see it otherwise."""
 
 
 class RefuseReason(IntEnum):

@@ -287,14 +287,24 @@ class ServerSessions:
             session.send(packets, self._outgoing)
             self._end(session, reason)
 
-    def end_invalid(self, is_valid: Callable[[ClientCredential], bool], now: float) -> None:
-        """End all sessions whose credential no longer counts, half-open ones too."""
+    def end_invalid(
+        self, reason_of: Callable[[ClientCredential], CloseReason | None], now: float
+    ) -> None:
+        """End all sessions whose credential no longer counts, half-open ones too.
+
+        Parameters
+        ----------
+        reason_of
+            Returns why a credential does not count; None when it does.
+        """
         for session in list(self._table.by_index.values()):
-            if not is_valid(session.credential):
-                if session.is_confirmed:
-                    self.close(session.client, CloseReason.REVOKED, now)
-                else:
-                    self._end(session, CloseReason.REVOKED)
+            reason = reason_of(session.credential)
+            if reason is None:
+                continue
+            if session.is_confirmed:
+                self.close(session.client, reason, now)
+            else:
+                self._end(session, reason)
 
     # Time and datagrams out
 

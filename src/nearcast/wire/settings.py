@@ -83,7 +83,7 @@ class WireSettings:
     """How long a client gathers notifications before it confirms them."""
 
     messages_per_s: float = 1_000.0
-    """Most publications of a client, unless its rights say otherwise."""
+    """Most publications and other messages of a client, unless its rights say otherwise."""
     topic_limit: int = 100
     """Most topics that a client may bring into being, unless its rights say otherwise."""
     subscription_limit: int = 1_000
