@@ -37,7 +37,7 @@ from nearcast.server.subscribers import SubscriberDirectory
 from nearcast.server.subscriptions import Subscriptions
 from nearcast.server.vouching import Vouching
 from nearcast.wire.hot_frames import decode_notify
-from nearcast.wire.messages import Notify, Refuse, Route
+from nearcast.wire.messages import Notify, Refuse, Route, Subscribe
 from nearcast.wire.publication import Origin, Publication
 
 NOW = 1_700_000_000.0
@@ -243,6 +243,16 @@ class Granted:
         """Note a confirmation."""
         self.requests.append((client, request, starts))
 
+    def tell_starts(self, client: str, starts: Starts) -> int:
+        """Note nothing."""
+        return len(starts)
+
+    def ask_later(self, broker: str, client: str, topic: str) -> None:
+        """Note nothing."""
+
+    def ask_now(self, broker: str, topics: Iterable[str], now: float) -> None:
+        """Note nothing."""
+
 
 @pytest.mark.parametrize("order", [("e2", "e3"), ("e3", "e2")])
 def test_a_subscription_is_confirmed_when_all_servers_have_answered(
@@ -262,8 +272,8 @@ def test_a_subscription_is_confirmed_when_all_servers_have_answered(
         lambda server, clients: None,
         EdgeSettings(),
     )
-    made.subscribe("car", 1, "t", NOW)
-    made.subscribe("car", 2, "t", NOW)  # repeated with another number: one request to servers
+    made.subscribe("car", Subscribe(1, "t"), NOW)
+    made.subscribe("car", Subscribe(2, "t"), NOW)  # repeated: one request to servers
     asked = dict(around.said())
     assert set(asked) == {"e2", "e3"}
     requests = {m.request for m in asked.values() if isinstance(m, Subscribers)}
@@ -274,8 +284,8 @@ def test_a_subscription_is_confirmed_when_all_servers_have_answered(
     starts = {("e1", "t"): 3, (order[0], "t"): 7}
     assert confirmed == [("car", 2, starts)]
     granted.heard.append(("e4", "t"))
-    made.subscribe("car", 3, "t", NOW)  # known by now: no need to wait
-    assert confirmed[1:] == [("car", 3, starts | {("e4", "t"): 0})]
+    made.subscribe("car", Subscribe(3, "t"), NOW)  # known by now: no need to wait
+    assert confirmed[1:] == [("car", 3, starts | {(order[1], "t"): 0, ("e4", "t"): 0})]
 
 
 def test_a_subscription_waits_longer_for_a_broker_than_for_others() -> None:
@@ -292,8 +302,8 @@ def test_a_subscription_waits_longer_for_a_broker_than_for_others() -> None:
         lambda server, clients: None,
         EdgeSettings(broker_answers_s=5.0, server_answers_s=1.0),
     )
-    made.subscribe("car", 1, "t", NOW)
-    made.subscribe("bus", 1, "t", NOW)
+    made.subscribe("car", Subscribe(1, "t"), NOW)
+    made.subscribe("bus", Subscribe(1, "t"), NOW)
     around.hear("e2", SubscribersKnown(1))
     made.expire(NOW + 1.0)
     assert [one[0] for one in granted.requests] == ["car"]

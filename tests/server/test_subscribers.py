@@ -125,3 +125,25 @@ def test_what_was_found_for_a_topic_is_found_anew_when_a_subscriber_has_another_
     directory.on_subscribers("e2", Subscribers("t", (("car", 0.0, 0.0),), complete=False))
     assert directory.everyone("t") is not before
     assert directory.by_home("t", ["car"]) == {"e1": ["car"], "e2": ["car"]}
+
+
+def test_patterns_and_topics_make_one_audience() -> None:
+    directory = SubscriberDirectory()
+    directory.on_subscribers("e1", Subscribers("city/#", (("a", 0.0, 0.0),), complete=False))
+    assert directory.everyone("city/north").clients == ("a",)
+    directory.on_subscribers(
+        "e2", Subscribers("city/north", (("a", 0.0, 0.0), ("b", 3.0, 4.0)), complete=False)
+    )
+    directory.on_subscribers("e1", Subscribers("+/north", (("c", 9.0, 9.0),), complete=False))
+    assert set(directory.everyone("city/north").clients) == {"a", "b", "c"}
+    assert set(directory.subscribers("city/south")) == {"a"}
+    assert directory.within("city/north", 0.0, 0.0, 5.0) == ["a", "b"]
+    assert directory.by_home("city/north", ["a", "c"]) == {"e2": ["a"], "e1": ["a", "c"]}
+    directory.on_unsubscribed("e1", Unsubscribed("city/#", ("a",)))
+    assert set(directory.everyone("city/north").clients) == {"a", "b", "c"}
+    directory.on_unsubscribed("e2", Unsubscribed("city/north", ("a",)))
+    assert set(directory.everyone("city/north").clients) == {"b", "c"}
+    directory.forget_home("e1")
+    assert set(directory.everyone("city/north").clients) == {"b"}
+    assert directory.has_home("city/north", "e2")
+    assert not directory.has_home("city/north", "e1")

@@ -16,6 +16,7 @@ from nearcast.broker.notifications import (
     NamedClients,
     NearestClients,
 )
+from nearcast.trust.topic_pattern import is_pattern, matches
 from nearcast.wire.messages import Notify
 
 __all__ = ["OutgoingNotification", "Recipients", "SubscriberLookup", "SubscriberTable", "resolve"]
@@ -93,10 +94,14 @@ def resolve(
 
 
 class SubscriberTable:
-    """Subscribers in plain dictionaries: for tests, simulations and a few thousand clients."""
+    """Subscribers of topics and of patterns; who subscribes to both is told once."""
 
     def __init__(self) -> None:
         self._topics: dict[str, dict[str, None]] = {}
+        """By topic or pattern."""
+        self._patterns: dict[str, None] = {}
+        self._merged: dict[str, dict[str, None]] = {}
+        """By topic: its subscribers and those of patterns that match, since the last change."""
         self._places: dict[str, tuple[float, float]] = {}
         self._counts: dict[str, int] = {}
         """Topics of each subscriber; its place is forgotten with the last one."""
@@ -108,6 +113,8 @@ class SubscriberTable:
         subscribers = self._topics.setdefault(topic, {})
         if client not in subscribers:
             subscribers[client] = None
+            if is_pattern(topic):
+                self._patterns[topic] = None
             self._counts[client] = self._counts.get(client, 0) + 1
             self.note_change(topic)
 
@@ -119,6 +126,7 @@ class SubscriberTable:
         del subscribers[client]
         if not subscribers:
             del self._topics[topic]
+            self._patterns.pop(topic, None)
         self._counts[client] -= 1
         if not self._counts[client]:
             del self._counts[client]
@@ -131,23 +139,40 @@ class SubscriberTable:
         return sum(self._counts.values())
 
     def note_change(self, topic: str) -> None:
-        """Forget what `everyone` returned."""
-        self._everyone.pop(topic, None)
+        """Forget who the subscribers of a topic were, or of all topics after a pattern."""
+        if is_pattern(topic):
+            self._everyone.clear()
+            self._merged.clear()
+        else:
+            self._everyone.pop(topic, None)
+            self._merged.pop(topic, None)
 
     def move(self, client: str, x_km: float, y_km: float) -> None:
         """Note where a client is; one that never told is near nothing."""
         self._places[client] = (x_km, y_km)
 
     def subscribers(self, topic: str) -> Collection[str]:
-        """Return all subscribers in the order they came."""
-        return self._topics.get(topic, {}).keys()
+        """Return all subscribers."""
+        return (self._merge(topic) if self._patterns else self._topics.get(topic, {})).keys()
 
     def everyone(self, topic: str) -> Recipients:
         """Return all subscribers."""
         found = self._everyone.get(topic)
         if found is None:
-            found = Recipients(tuple(self._topics.get(topic, ())))
-            self._everyone[topic] = found
+            found = self._everyone[topic] = Recipients(tuple(self.subscribers(topic)))
+        return found
+
+    def names(self, topic: str) -> list[str]:
+        """Return the topic and the patterns that match it."""
+        return [topic, *(one for one in self._patterns if matches(one, topic))]
+
+    def _merge(self, topic: str) -> dict[str, None]:
+        found = self._merged.get(topic)
+        if found is None:
+            found = {}
+            for name in self.names(topic):
+                found.update(self._topics.get(name, {}))
+            self._merged[topic] = found
         return found
 
     def nearest(self, topic: str, x_km: float, y_km: float, count: int) -> list[str]:

@@ -8,6 +8,7 @@ from typing import Any
 
 from nearcast.broker.guard import GuardSettings
 from nearcast.errors import ConfigError
+from nearcast.trust.topic_pattern import is_pattern
 
 __all__ = ["TopicSettings"]
 
@@ -56,5 +57,7 @@ class TopicSettings:
     def __post_init__(self) -> None:
         if not 1 <= len(self.topic.encode()) <= _LONGEST_TOPIC_BYTES:
             raise ConfigError(f"a topic's name has 1 to {_LONGEST_TOPIC_BYTES} bytes")
+        if is_pattern(self.topic):
+            raise ConfigError(f"{self.topic!r} is a pattern, not a topic")
         if min(self.batch_limit, self.pending_limit, self.stream_limit) < 1:
             raise ConfigError(f"the limits of topic {self.topic!r} must be positive")

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,8 +17,11 @@ from nearcast.errors import ConfigError, WireError
 
 if TYPE_CHECKING:
     from nearcast.sdk.sync_client import SyncClient
+    from nearcast.wire.cursors import SavedCursors
 
 __all__ = ["client"]
+
+_SAVE_EVERY_S = 5.0
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
@@ -95,6 +100,12 @@ def publish(
 @client.command()
 @_credentials_option
 @click.option("--topic", "topics", multiple=True, required=True, help="Topic; may be repeated.")
+@click.option(
+    "--resume",
+    "cursor_file",
+    type=click.Path(path_type=Path),
+    help="Go on where an earlier run with this file was; it is written meanwhile.",
+)
 @click.option("--count", type=click.IntRange(min=1), help="End after this many notifications.")
 @click.option(
     "--for",
@@ -107,18 +118,24 @@ def publish(
 def subscribe(
     credentials: Path,
     topics: tuple[str, ...],
+    cursor_file: Path | None,
     count: int | None,
     duration_s: float | None,
     timeout_s: float,
 ) -> None:
     """Print each notification as a JSON line, with the delay of every stage.
 
-    A payload that is no UTF-8 is under "payload_base64". Ends with --count, --for or Ctrl-C.
+    A topic may have wildcards: + for one level, # at the end for all that follow. A payload that is
+    no UTF-8 is under "payload_base64". What was missed and is gone is told on stderr. Ends with
+    --count, --for or Ctrl-C.
     """
     from nearcast.cli.client_lines import notification_line, print_line
+    from nearcast.sdk.cursor_file import load_cursors
     from nearcast.sdk.failures import ClientError
 
-    with _connect(credentials, timeout_s) as listener:
+    cursors = load_cursors(cursor_file) if cursor_file is not None else None
+    with _connect(credentials, timeout_s, cursors) as listener, _saving(listener, cursor_file):
+        listener.inner.on_event(_tell_missed)
         for topic in topics:
             listener.subscribe(topic)
         click.echo(f"subscribed to {', '.join(topics)}", err=True)
@@ -283,7 +300,41 @@ def enrol(
         click.echo(f"{found.client}: home is {host}:{port}; credentials: {out}")
 
 
-def _connect(credentials: Path, timeout_s: float) -> SyncClient:
+def _connect(
+    credentials: Path, timeout_s: float, cursors: SavedCursors | None = None
+) -> SyncClient:
     from nearcast.sdk.sync_client import SyncClient
 
-    return SyncClient.connect(credentials, timeout_s=timeout_s)
+    return SyncClient.connect(credentials, timeout_s=timeout_s, cursors=cursors)
+
+
+@contextmanager
+def _saving(listener: SyncClient, path: Path | None) -> Iterator[None]:
+    """Write how far a client has heard, now and then and at the end."""
+    from nearcast.sdk.cursor_file import save_cursors
+
+    if path is None:
+        yield
+        return
+    ended = threading.Event()
+
+    def save_again() -> None:
+        while not ended.wait(_SAVE_EVERY_S):
+            save_cursors(listener.cursors, path)
+
+    thread = threading.Thread(target=save_again, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+        save_cursors(listener.cursors, path)
+
+
+def _tell_missed(event: object) -> None:
+    from nearcast.wire.actions import Missed
+
+    if isinstance(event, Missed):
+        gone = f"{event.count} messages of {event.broker} are gone"
+        click.echo(f"warning: {event.topic}: {gone}", err=True)

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         new_private_key,
         save_credentials,
     )
+    from nearcast.sdk.cursor_file import load_cursors, save_cursors
     from nearcast.sdk.driver import ClientDriver, Redirected
     from nearcast.sdk.enrolment import enrol
     from nearcast.sdk.failures import (
@@ -30,7 +31,8 @@ if TYPE_CHECKING:
     )
     from nearcast.sdk.outcome import Receipt
     from nearcast.sdk.sync_client import SyncClient
-    from nearcast.wire.actions import Connected, Disconnected, Home, HomeUnreachable
+    from nearcast.wire.actions import Connected, Disconnected, Home, HomeUnreachable, Missed
+    from nearcast.wire.cursors import SavedCursors
     from nearcast.wire.notification import Notification
 
 _HOMES = {
@@ -51,7 +53,9 @@ _HOMES = {
     ),
     "nearcast.sdk.outcome": ("Receipt",),
     "nearcast.sdk.sync_client": ("SyncClient",),
-    "nearcast.wire.actions": ("Connected", "Disconnected", "Home", "HomeUnreachable"),
+    "nearcast.sdk.cursor_file": ("load_cursors", "save_cursors"),
+    "nearcast.wire.actions": ("Connected", "Disconnected", "Home", "HomeUnreachable", "Missed"),
+    "nearcast.wire.cursors": ("SavedCursors",),
     "nearcast.wire.notification": ("Notification",),
 }
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
@@ -65,17 +69,21 @@ __all__ = [
     "Disconnected",
     "Home",
     "HomeUnreachable",
+    "Missed",
     "NotAcknowledgedError",
     "NotConnectedError",
     "Notification",
     "Receipt",
     "Redirected",
     "RequestRefusedError",
+    "SavedCursors",
     "SyncClient",
     "enrol",
     "load_credentials",
+    "load_cursors",
     "new_private_key",
     "save_credentials",
+    "save_cursors",
 ]
 
 

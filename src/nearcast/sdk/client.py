@@ -28,6 +28,7 @@ from nearcast.sdk.notification_queue import NotificationQueue
 from nearcast.sdk.outcome import Outcome, Receipt
 from nearcast.sdk.pump import Pump
 from nearcast.wire.actions import Home
+from nearcast.wire.cursors import SavedCursors
 from nearcast.wire.messages import Report
 from nearcast.wire.notification import Notification
 
@@ -47,6 +48,8 @@ class Client:
         How long `async with` waits for the first session, and each request for its answer.
     notification_limit
         Notifications kept for `notifications`; the oldest ones are dropped and counted.
+    cursors
+        Of an earlier client: subscriptions go on where they were.
     """
 
     def __init__(
@@ -55,8 +58,9 @@ class Client:
         *,
         timeout_s: float = 10.0,
         notification_limit: int = 10_000,
+        cursors: SavedCursors | None = None,
     ) -> None:
-        self._driver = ClientDriver(credentials, os.urandom)
+        self._driver = ClientDriver(credentials, os.urandom, cursors)
         self.check_open = self._driver.check_open
         """Raises NotConnectedError with the reason, when the client has ended."""
         self._timeout_s = timeout_s
@@ -65,11 +69,17 @@ class Client:
         self._pump: Pump | None = None
 
     @classmethod
-    def connect(cls, credentials: Credentials | str | Path, *, timeout_s: float = 10.0) -> Self:
+    def connect(
+        cls,
+        credentials: Credentials | str | Path,
+        *,
+        timeout_s: float = 10.0,
+        cursors: SavedCursors | None = None,
+    ) -> Self:
         """Return a client for ``async with``, which connects it and closes it at the end."""
         if not isinstance(credentials, Credentials):
             credentials = load_credentials(credentials)
-        return cls(credentials, timeout_s=timeout_s)
+        return cls(credentials, timeout_s=timeout_s, cursors=cursors)
 
     async def __aenter__(self) -> Self:
         self.start()
@@ -264,6 +274,14 @@ class Client:
     def on_notification(self, callback: Callable[[Notification], object]) -> None:
         """Have later notifications passed to a function instead of `notifications`."""
         self._driver.on_notification = callback
+
+    @property
+    def cursors(self) -> SavedCursors:
+        """How far the client has certainly heard what it subscribes to; for a later client.
+
+        It is some seconds behind: what came last may be heard again.
+        """
+        return self._driver.session.cursors
 
     @property
     def dropped_notifications(self) -> int:

@@ -32,10 +32,12 @@ from nearcast.wire.actions import (
     EchoReturned,
     Home,
     HomeUnreachable,
+    Missed,
     PublicationRefused,
     SendDatagram,
 )
 from nearcast.wire.client_session import ClientSession
+from nearcast.wire.cursors import SavedCursors
 from nearcast.wire.messages import CloseReason, Report
 from nearcast.wire.notification import Notification
 from nearcast.wire.settings import RandomBytes
@@ -56,7 +58,15 @@ class Redirected:
     to_home: Home
 
 
-Event = Connected | Disconnected | HomeUnreachable | Confirmed | Redirected | PublicationRefused
+Event = (
+    Connected
+    | Disconnected
+    | HomeUnreachable
+    | Confirmed
+    | Missed
+    | Redirected
+    | PublicationRefused
+)
 """Confirmed is an event only when nobody waits for it: a subscription in a later session."""
 
 
@@ -77,7 +87,12 @@ def encode_payload(payload: Payload) -> bytes:
 class ClientDriver:
     """One client. Call `poll` after every other call and at `next_wakeup`."""
 
-    def __init__(self, credentials: Credentials, random_bytes: RandomBytes) -> None:
+    def __init__(
+        self,
+        credentials: Credentials,
+        random_bytes: RandomBytes,
+        cursors: SavedCursors | None = None,
+    ) -> None:
         self.credentials = credentials
         self._settings = credentials.settings()
         self.session = ClientSession(
@@ -88,6 +103,7 @@ class ClientDriver:
             credentials.credential,
             credentials.client,
             credentials.servers,
+            cursors,
         )
         self.receive = self.session.receive
         """Takes datagrams of the server."""
@@ -268,7 +284,7 @@ class ClientDriver:
                     self._home = home
                 _call(self.on_event, event)
                 self.connected.resolve(home)
-            case Disconnected() | HomeUnreachable():
+            case Disconnected() | HomeUnreachable() | Missed():
                 _call(self.on_event, event)
                 if isinstance(event, Disconnected) and event.reason is CloseReason.REVOKED:
                     self.end("the server revoked the client's access")

@@ -24,6 +24,7 @@ from nearcast.sdk.driver import Payload
 from nearcast.sdk.failures import NotAcknowledgedError, NotConnectedError
 from nearcast.sdk.outcome import Receipt
 from nearcast.wire.actions import Home
+from nearcast.wire.cursors import SavedCursors
 from nearcast.wire.notification import Notification
 
 __all__ = ["SyncClient", "SyncReceipt"]
@@ -68,8 +69,14 @@ class SyncClient:
         *,
         timeout_s: float = 10.0,
         notification_limit: int = 10_000,
+        cursors: SavedCursors | None = None,
     ) -> None:
-        self.inner = Client(credentials, timeout_s=timeout_s, notification_limit=notification_limit)
+        self.inner = Client(
+            credentials,
+            timeout_s=timeout_s,
+            notification_limit=notification_limit,
+            cursors=cursors,
+        )
         """The client in the thread, for coroutines that `run` runs there."""
         self._loop = _new_loop()
         self._thread = threading.Thread(
@@ -83,11 +90,17 @@ class SyncClient:
             raise
 
     @classmethod
-    def connect(cls, credentials: Credentials | str | Path, *, timeout_s: float = 10.0) -> Self:
+    def connect(
+        cls,
+        credentials: Credentials | str | Path,
+        *,
+        timeout_s: float = 10.0,
+        cursors: SavedCursors | None = None,
+    ) -> Self:
         """Return a connected client; use it in a ``with`` block or close it."""
         if not isinstance(credentials, Credentials):
             credentials = load_credentials(credentials)
-        return cls(credentials, timeout_s=timeout_s)
+        return cls(credentials, timeout_s=timeout_s, cursors=cursors)
 
     def __enter__(self) -> Self:
         return self
@@ -118,6 +131,15 @@ class SyncClient:
     def home(self) -> Home:
         """The home that the client has or wants."""
         return self.inner.home
+
+    @property
+    def cursors(self) -> SavedCursors:
+        """How far the client has certainly heard what it subscribes to, as `Client.cursors`."""
+
+        async def cursors() -> SavedCursors:
+            return self.inner.cursors
+
+        return self.run(cursors())
 
     @property
     def dropped_notifications(self) -> int:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 
+from nearcast.errors import ConfigError
 from nearcast.server.allowance import Allowance, Allowances
 from nearcast.server.authorise import Authoriser
 from nearcast.server.effects import Effects
@@ -18,6 +19,7 @@ from nearcast.server.site_orders import Orders
 from nearcast.server.subscriptions import Subscriptions
 from nearcast.server.vouching import Vouching
 from nearcast.server.way_teller import WayTeller
+from nearcast.trust.topic_pattern import check_pattern, is_pattern
 from nearcast.wire.actions import Deliver, ServerEvent, SessionClosed, SessionOpened
 from nearcast.wire.messages import (
     CloseReason,
@@ -174,8 +176,8 @@ class ClientGateway:
                     continue  # clients repeat what is not answered
                 case Deliver(client, Report() as report):
                     self._on_report(client, report.x_km, report.y_km, now)
-                case Deliver(client, Subscribe(request, topic)):
-                    self._on_subscribe(client, request, topic, now)
+                case Deliver(client, Subscribe() as wish):
+                    self._on_subscribe(client, wish, now)
                 case Deliver(client, Unsubscribe(request, topic)):
                     self._log(client, topic, "unsubscribe", now)
                     self.subscriptions.unsubscribe(client, request, topic)
@@ -253,19 +255,33 @@ class ClientGateway:
         self._slow_down(client, allowance, now)
         return True
 
-    def _on_subscribe(self, client: str, request: int, topic: str, now: float) -> None:
+    def _on_subscribe(self, client: str, wish: Subscribe, now: float) -> None:
+        request, topic = wish.request, wish.topic
         reason = self._authoriser.authorise(client, "subscribe", topic)
         if self.sessions.is_visitor(client):
             reason = "subscribe at your home"
         topics, limit = self.clients.topics(client), self._subscription_limit
         if reason is None and topic not in topics and len(topics) >= limit:
             reason = f"more than {limit} subscriptions"
+        if reason is None and is_pattern(topic):
+            reason = self._check_pattern(topic, topics)
         if reason is not None:
             self._effects.counts["subscriptions_refused"] += 1
             self.sessions.confirm(client, request, False, reason)
             return
         self._log(client, topic, "subscribe", now)
-        self.subscriptions.subscribe(client, request, topic, now)
+        self.subscriptions.subscribe(client, wish, now)
+
+    def _check_pattern(self, pattern: str, topics: Collection[str]) -> str | None:
+        """Return why a client that has these topics may not have a pattern too."""
+        limit = self._settings.patterns_per_client
+        if pattern not in topics and sum(map(is_pattern, topics)) >= limit:
+            return f"more than {limit} patterns"
+        try:
+            check_pattern(pattern)
+        except ConfigError as error:
+            return str(error)
+        return None
 
     def _on_report(self, client: str, x_km: float, y_km: float, now: float) -> None:
         self._effects.counts["reports"] += 1

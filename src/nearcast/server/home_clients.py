@@ -118,6 +118,11 @@ class HomeClients:
         """Tell whether any client here hears a topic."""
         return topic in self._subscribers_of or any(matches(one, topic) for one in self._patterns)
 
+    @property
+    def patterns(self) -> Collection[str]:
+        """The patterns that some client here subscribes to."""
+        return self._patterns.keys()
+
     def listeners(self, topic: str) -> Collection[str]:
         """Return the clients here that hear a topic, by its name or by a pattern."""
         found = dict(self._subscribers_of.get(topic, {}))

@@ -14,6 +14,7 @@ from nearcast.errors import WireError
 from nearcast.server.effects import Effects
 from nearcast.server.mesh_messages import ReplayedNotice, Resume, Resumed
 from nearcast.server.peers import Peers
+from nearcast.trust.topic_pattern import is_pattern, matches
 from nearcast.wire.hot_frames import encode_notify
 
 __all__ = ["Replays"]
@@ -50,7 +51,14 @@ class Replays:
         peers.on(Resume, lambda home, one, _: self.ask(home, one.topic, one.client, one.since))
 
     def ask(self, home: str, topic: str, client: str, since: int) -> None:
-        """Take a question; it is answered at the end of this pass or of a later one."""
+        """Take a question; it is answered at the end of this pass or of a later one.
+
+        A pattern is a question for each topic here that matches.
+        """
+        if is_pattern(topic):
+            for one in [one for one in self._broker.topics if matches(topic, one)]:
+                self.ask(home, one, client, since)
+            return
         if client and len(self._waiting) >= _WAITING_LIMIT:
             self._effects.counts["resumes_refused"] += 1
             return

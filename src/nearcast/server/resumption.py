@@ -59,6 +59,8 @@ class Resumption:
         """By client: broker and topic of its questions, and when they were asked."""
         self._caught_up: dict[str, set[tuple[str, str]]] = {}
         """By client: broker and topic of answers since it is here, in sessions that go on."""
+        self._owed: dict[str, dict[tuple[str, str], None]] = {}
+        """By broker: clients with subscriptions for which it has to be asked when it is back."""
         replays.answer_here = self._on_resumed
         peers.on(Resumed, self._on_resumed)
 
@@ -98,7 +100,10 @@ class Resumption:
         for topic, since in heard.items():
             self._behind.setdefault((broker, topic), now)
             self._peers.send(broker, Resume(topic, "", since))
+        for pattern in self._clients.patterns:  # topics of it may be new there
+            self._peers.send(broker, Resume(pattern, "", 0))
         self._note_unsettled()
+        self.ask_now(broker, [topic for _, topic in self._owed.get(broker, ())], now)
 
     def on_timer(self) -> None:
         """Forget questions that nobody here wants an answer to any more."""
@@ -137,18 +142,43 @@ class Resumption:
         else:
             self.forget(client)
 
+    def ask_later(self, broker: str, client: str, topic: str) -> None:
+        """Ask a server that is away for what a client missed, once it is back.
+
+        The client may not know it: it may have become a broker of the topic meanwhile.
+        """
+        self._owed.setdefault(broker, {})[client, topic] = None
+
+    def ask_now(self, broker: str, topics: Iterable[str], now: float) -> None:
+        """Ask what was to be asked later, of topics that the broker has."""
+        owed = self._owed.get(broker, {})
+        for client, wanted in list(owed):
+            for topic in topics:
+                if matches(wanted, topic) and self._clients.hears(client, topic):
+                    owed.pop((client, wanted), None)
+                    self._asked.setdefault(client, {})[broker, topic] = now
+                    self._peers.send(broker, Resume(topic, client, 0))
+
     def forget(self, client: str) -> None:
         """Forget the questions of a session that ended."""
+        for owed in self._owed.values():
+            for key in [one for one in owed if one[0] == client]:
+                del owed[key]
         self._asked.pop(client, None)
         self._caught_up.pop(client, None)
 
     def grant(self, client: str, request: int, starts: Starts) -> None:
-        """Confirm a subscription and say where it starts; too many starts are left out."""
+        """Confirm a subscription and say where it starts."""
+        told = self.tell_starts(client, starts)
+        self._sessions.tell(client, Confirm(request, True, starts=told))
+
+    def tell_starts(self, client: str, starts: Starts) -> int:
+        """Say where a subscription starts, unless it is too much to say; return how many."""
         if len(starts) > _STARTS_LIMIT:
-            starts = {}
+            return 0
         for (broker, topic), offset in starts.items():
             self._sessions.tell(client, Gap(topic, broker, 0, offset, answer=False))
-        self._sessions.tell(client, Confirm(request, True, starts=len(starts)))
+        return len(starts)
 
     # Answers
 
@@ -170,11 +200,14 @@ class Resumption:
                 self._sessions.tell(message.client, gap)
                 self._caught_up.setdefault(message.client, set()).add((broker, message.topic))
                 self._effects.counts["notifications_missed"] += message.missed
-        elif self._behind.pop((broker, message.topic), None) is not None:
-            self._heard.setdefault(broker, {})[message.topic] = message.through
+            return
+        heard = self._heard.setdefault(broker, {})
+        was_asked = self._behind.pop((broker, message.topic), None) is not None
+        if was_asked or message.topic not in heard:
+            heard[message.topic] = message.through
             self._note_unsettled()
-            if message.missed:
-                self._tell_missed(broker, message)
+        if was_asked and message.missed:
+            self._tell_missed(broker, message)
 
     def _receivers(
         self, client: str, broker: str, notify: Notify, notice: ReplayedNotice

@@ -67,6 +67,8 @@ class EdgeSettings:
     prune_interval_s: float = 1.0
     least_move_km: float = 0.001
     """Brokers are told of a subscriber's place when it moved further."""
+    patterns_per_client: int = 64
+    """Subscriptions with wildcards that a client may have."""
     grace_s: float = 3.0
     """How long a client may take from one home or session to the next."""
     broker_answers_s: float = 5.0

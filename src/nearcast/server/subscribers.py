@@ -20,7 +20,7 @@ class SubscriberDirectory(SubscriberTable):
     def __init__(self) -> None:
         super().__init__()
         self._homes: dict[str, dict[str, dict[str, None]]] = {}
-        """By topic and subscriber: the homes that told of it."""
+        """By topic or pattern, and subscriber: the homes that told of it."""
 
     def homes_of(self, topic: str, client: str) -> tuple[str, ...]:
         """Return the homes of a subscriber."""
@@ -28,14 +28,18 @@ class SubscriberDirectory(SubscriberTable):
 
     def has_home(self, topic: str, home: str) -> bool:
         """Tell whether a home told of any subscriber of a topic."""
-        return any(home in homes for homes in self._homes.get(topic, {}).values())
+        return any(
+            home in homes
+            for name in self.names(topic)
+            for homes in self._homes.get(name, {}).values()
+        )
 
     def by_home(self, topic: str, clients: Iterable[str]) -> dict[str, list[str]]:
         """Return subscribers of a topic sorted by their homes."""
         found: dict[str, list[str]] = {}
-        homes = self._homes.get(topic, {})
+        told = [self._homes.get(name, {}) for name in self.names(topic)]
         for client in clients:
-            for home in homes.get(client, ()):
+            for home in dict.fromkeys(one for homes in told for one in homes.get(client, ())):
                 found.setdefault(home, []).append(client)
         return found
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 
 from nearcast.server.home_clients import HomeClients
 from nearcast.server.mesh_messages import Moved, Subscribers, Unsubscribed
+from nearcast.trust.topic_pattern import is_pattern
 
 __all__ = ["SubscriptionUpdates", "Update"]
 
@@ -56,7 +57,7 @@ class SubscriptionUpdates:
         servers = {
             server: None
             for topic in self._clients.topics(client)
-            for server in self._brokers_of(topic)
+            for server in (self._servers() if is_pattern(topic) else self._brokers_of(topic))
         }
         return [(server, message) for server in servers]
 

@@ -18,6 +18,8 @@ from nearcast.server.peers import Peers
 from nearcast.server.server_settings import EdgeSettings
 from nearcast.server.subscribers import SubscriberDirectory
 from nearcast.server.subscription_updates import SubscriptionUpdates, Update
+from nearcast.trust.topic_pattern import is_pattern
+from nearcast.wire.messages import Subscribe
 
 __all__ = ["Progress", "Subscriptions"]
 
@@ -42,6 +44,18 @@ class Progress(Protocol):
         """Confirm a subscription and say where it starts."""
         ...
 
+    def tell_starts(self, client: str, starts: Starts) -> int:
+        """Say where a subscription starts, unless it is too much to say; return how many."""
+        ...
+
+    def ask_later(self, broker: str, client: str, topic: str) -> None:
+        """Ask a server that is away for what a client missed, once it is back."""
+        ...
+
+    def ask_now(self, broker: str, topics: Iterable[str], now: float) -> None:
+        """Ask what was to be asked later."""
+        ...
+
 
 _SILENT_S = 1.5
 """A server that takes nothing for this long is not waited for: it is dead, or will be told."""
@@ -59,6 +73,8 @@ class _Unconfirmed:
     """Servers that have not answered, and until when they may."""
     starts: dict[tuple[str, str], int]
     """By broker and topic: after which offset it is heard."""
+    resumes: bool
+    """Whether the client had it before."""
 
 
 class Subscriptions:
@@ -94,8 +110,9 @@ class Subscriptions:
         """Of what is unconfirmed, by client and topic."""
         peers.on(SubscribersKnown, self._on_known)
 
-    def subscribe(self, client: str, request: int, topic: str, now: float) -> None:
+    def subscribe(self, client: str, wish: Subscribe, now: float) -> None:
         """Note a subscription; it is confirmed when all servers concerned know it."""
+        request, topic = wish.request, wish.topic
         is_known = topic in self._clients.topics(client)
         self._clients.subscribe(client, topic)  # also when it is asked for again: it is wanted
         number = self._number_of.get((client, topic))
@@ -119,9 +136,13 @@ class Subscriptions:
             self._grant(client, topic, request, starts)
             return
         self._number += 1
-        self._unconfirmed[self._number] = _Unconfirmed(client, topic, request, waits_for, starts)
+        self._unconfirmed[self._number] = _Unconfirmed(
+            client, topic, request, waits_for, starts, wish.resumes
+        )
         self._number_of[client, topic] = self._number
         self.tell(self.updates.subscribed(client, topic, self._number))
+        if wish.resumes:
+            self._progress.tell_starts(client, starts)
 
     def unsubscribe(self, client: str, request: int, topic: str) -> None:
         """Note the end of a subscription."""
@@ -164,6 +185,8 @@ class Subscriptions:
             ]
             for server in late:
                 del one.waits_for[server]
+                if one.resumes:
+                    self._progress.ask_later(server, one.client, one.topic)
             self._confirm_if_known(number)
 
     def on_manages(self, server: str, message: Manages) -> None:
@@ -185,12 +208,21 @@ class Subscriptions:
             elif isinstance(message, Moved):
                 directory.on_moved(own, message)
 
-    def _on_known(self, server: str, message: SubscribersKnown, _now: float) -> None:
+    def _on_known(self, server: str, message: SubscribersKnown, now: float) -> None:
         one = self._unconfirmed.get(message.request)
-        if one is not None:
-            one.waits_for.pop(server, None)
-            one.starts.update({(server, topic): end for topic, end in message.ends.items()})
+        if one is not None and not is_pattern(one.topic):
+            # a server that has nothing of the topic yet is heard from its beginning
+            self._progress.begin(server, {one.topic: message.ends.get(one.topic, 0)})
+        else:
             self._progress.begin(server, message.ends)
+        if one is None:  # too late to say where the subscription starts
+            self._progress.ask_now(server, message.ends, now)
+        else:
+            one.waits_for.pop(server, None)
+            starts = {(server, topic): end for topic, end in message.ends.items()}
+            one.starts.update(starts)
+            if one.resumes:  # this one may be asked now, however long others take
+                self._progress.tell_starts(one.client, starts)
             self._confirm_if_known(message.request)
 
     def _confirm_if_known(self, number: int) -> None:

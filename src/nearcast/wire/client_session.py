@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from nearcast.errors import WireError
+from nearcast.errors import ConfigError, WireError
+from nearcast.trust.topic_pattern import check_pattern
 from nearcast.wire.actions import (
     ClientEvent,
     Connected,
@@ -196,6 +197,10 @@ class ClientSession:
         self._want(topic, False)
 
     def _want(self, topic: str, subscribed: bool) -> None:
+        try:
+            check_pattern(topic)
+        except ConfigError as error:
+            raise WireError(str(error)) from None
         check_fits(len(encode(Subscribe(0, topic))), self._settings.datagram_limit)
         self._subscriptions.want(topic, subscribed)
         if not subscribed:
@@ -358,7 +363,10 @@ class ClientSession:
                 context.events.append(Disconnected(self.home, CloseReason.SILENT))
             home.try_handshakes(now)
             if home.link is not None:
-                requests = [*self._subscriptions.due(now), *self._cursors.due(now)]
+                requests = [
+                    *self._subscriptions.due(now, self._cursors.resumes),
+                    *self._cursors.due(now),
+                ]
                 home.send(now, [encode(request) for request in requests])
             self._visits.poll(now)
             self._cursors.expire(now)

@@ -12,6 +12,7 @@ from google.protobuf.internal import api_implementation
 from google.protobuf.message import DecodeError
 
 from nearcast.errors import WireError
+from nearcast.trust.topic_pattern import is_pattern
 from nearcast.wire import messages
 from nearcast.wire.generated import nearcast_pb2
 from nearcast.wire.messages import Message, NotifyFields
@@ -21,6 +22,7 @@ __all__ = [
     "FRAME_BYTES",
     "FRAME_LIMIT",
     "Refused",
+    "check_published_topic",
     "check_topic",
     "decode",
     "decode_body",
@@ -75,6 +77,12 @@ def check_topic(topic: str) -> str | None:
     if topic.count("/") >= _TOPIC_LEVELS:
         return f"the topic has more than {_TOPIC_LEVELS} levels"
     return None
+
+
+@lru_cache(maxsize=4_096)
+def check_published_topic(topic: str) -> str | None:
+    """Return what is wrong with a topic to publish to, None when nothing is."""
+    return "a pattern is no topic to publish to" if is_pattern(topic) else check_topic(topic)
 
 
 def _check_of(message_type: type[Any]) -> Callable[[Any], str | None]:
@@ -171,7 +179,7 @@ def encode_publish_head(
 ) -> bytes:
     """Return what stays the same in a Publish however often it is sent; WireError as `encode`."""
     try:
-        problem = check_topic(topic)
+        problem = check_published_topic(topic)
         if problem is not None:
             raise WireError(problem)
         head = nearcast_pb2.Publish(

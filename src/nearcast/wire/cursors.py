@@ -30,7 +30,7 @@ _LIMIT = 4_096
 """Cursors that a client keeps; the oldest is forgotten first."""
 _HELD_LIMIT = 1_024
 """Notifications that are held back in all."""
-_HOLD_S = 3.0
+_HOLD_S = 1.0
 """How long they are held back at most: a broker that is away does not answer."""
 _AT_ONCE, _NEVER = float("-inf"), float("inf")
 
@@ -79,15 +79,15 @@ class Cursors:
     def __init__(self, settings: WireSettings, saved: SavedCursors | None = None) -> None:
         self._settings = settings
         self._cursors: dict[Key, _Cursor] = {}
-        self._subscriptions: dict[str, None] = {}
-        """Topics and patterns that were confirmed, in this session or before."""
+        self._subscriptions: dict[str, bool] = {}
+        """Topics and patterns that were confirmed before; True: in this session."""
         self._noted_at = _NEVER
         self._held = 0
         self._release_at = _NEVER
         self.released: list[Notification] = []
         """What is no longer held back, in order; the caller takes it."""
         if saved is not None:
-            self._subscriptions = dict.fromkeys(saved.subscriptions)
+            self._subscriptions = dict.fromkeys(saved.subscriptions, False)
             for one in saved.cursors:
                 self._add((one.broker, one.topic), one.offset)
 
@@ -105,6 +105,7 @@ class Cursors:
         cursor = self._cursors.get(key)
         if cursor is None:  # a broker that came after the subscription
             cursor = self._add(key, 0)
+            cursor.is_behind = not self._is_heard(notification.topic)
         if notification.offset > cursor.latest:
             cursor.latest = notification.offset
         if not cursor.is_behind:
@@ -136,6 +137,7 @@ class Cursors:
     def restart(self) -> None:
         """Note a new session: what was on its way in the last one may be lost."""
         self._noted_at = _NEVER
+        self._subscriptions = dict.fromkeys(self._subscriptions, False)
         for cursor in self._cursors.values():
             cursor.is_behind, cursor.is_started, cursor.noted = True, False, None
             cursor.due, cursor.wait_s = _NEVER, 0.0
@@ -150,7 +152,7 @@ class Cursors:
 
     def confirmed(self, subscription: str) -> None:
         """Note that the brokers know a subscription again: ask them for what was missed."""
-        self._subscriptions[subscription] = None
+        self._subscriptions[subscription] = True
         for (_, topic), cursor in self._cursors.items():
             if cursor.is_behind and cursor.due == _NEVER and matches(subscription, topic):
                 cursor.due = _AT_ONCE
@@ -160,6 +162,10 @@ class Cursors:
         self._subscriptions.pop(subscription, None)
         for key in [one for one in self._cursors if not self._is_wanted(one[1])]:
             self._drop(key)
+
+    def resumes(self, subscription: str) -> bool:
+        """Tell whether a subscription was confirmed before."""
+        return subscription in self._subscriptions
 
     # Questions and answers
 
@@ -185,11 +191,13 @@ class Cursors:
             if cursor is None:
                 returns = self._is_wanted(gap.topic)
                 cursor = self._add(key, 0 if returns else gap.offset)
-                cursor.is_behind, cursor.due = returns, _AT_ONCE if returns else _NEVER
+                cursor.is_behind = returns
+            if cursor.is_behind and not cursor.wait_s:  # the broker knows the subscription
+                cursor.due = _AT_ONCE
             cursor.is_started = True
             return None
-        if cursor is None:
-            return None
+        if cursor is None:  # the server has asked a broker that the client did not know
+            cursor = self._add(key, 0)
         if gap.offset < cursor.certain:  # the broker is gone, or its log has begun anew
             self._drop(key)
             cursor = self._add(key, gap.offset)
@@ -219,6 +227,10 @@ class Cursors:
 
     def _is_wanted(self, topic: str) -> bool:
         return any(matches(one, topic) for one in self._subscriptions)
+
+    def _is_heard(self, topic: str) -> bool:
+        """Tell whether brokers know a subscription to the topic, in this session."""
+        return any(known and matches(one, topic) for one, known in self._subscriptions.items())
 
     def _release(self, cursor: _Cursor) -> None:
         held, cursor.held = cursor.held, []

@@ -14,7 +14,7 @@ from struct import Struct
 from google.protobuf.message import DecodeError
 
 from nearcast.errors import WireError
-from nearcast.wire.codec import Refused, check_topic, notify_fields
+from nearcast.wire.codec import Refused, check_published_topic, notify_fields
 from nearcast.wire.generated import nearcast_pb2
 from nearcast.wire.messages import Notify
 from nearcast.wire.publication import Origin, Publication
@@ -63,7 +63,7 @@ def decode_publication(body: bytes, publisher: str, received_us: int) -> Publica
         if not (-_FURTHEST_KM <= x_km <= _FURTHEST_KM and -_FURTHEST_KM <= y_km <= _FURTHEST_KM):
             raise Refused("invalid_field")
     if (
-        check_topic(topic) is not None
+        check_published_topic(topic) is not None
         or oldest > sequence
         or not 0 < sequence < _LARGEST
         or epoch >= _LARGEST

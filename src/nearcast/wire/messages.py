@@ -161,6 +161,8 @@ class Subscribe(msgspec.Struct, frozen=True, gc=False):
 
     request: int
     topic: str
+    resumes: bool = False
+    """Whether the client had the subscription before, and wants to hear what it missed."""
 
 
 class Unsubscribe(msgspec.Struct, frozen=True, gc=False):

@@ -7,7 +7,7 @@ answer to the latest request of a topic counts.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from nearcast.wire.actions import Confirmed
@@ -46,8 +46,8 @@ class Subscriptions:
         self._granted.pop(topic, None)
         self._requests[topic] = _Request(self._last_number, subscribed)
 
-    def due(self, now: float) -> Iterator[Subscribe | Unsubscribe]:
-        """Yield the requests to send now."""
+    def due(self, now: float, resumes: Callable[[str], bool]) -> Iterator[Subscribe | Unsubscribe]:
+        """Yield the requests to send now; `resumes` tells which were granted before."""
         settings = self._settings
         for topic, request in self._requests.items():
             if request.due <= now:
@@ -55,8 +55,10 @@ class Subscriptions:
                     request.wait_s, settings.longest_retry_s, settings.first_retry_s
                 )
                 request.due = now + request.wait_s
-                message = Subscribe if request.subscribed else Unsubscribe
-                yield message(request.number, topic)
+                if request.subscribed:
+                    yield Subscribe(request.number, topic, resumes(topic))
+                else:
+                    yield Unsubscribe(request.number, topic)
 
     def topic_of(self, number: int) -> str | None:
         """Return the topic of a request that waits for its answer."""

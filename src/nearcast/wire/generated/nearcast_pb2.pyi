@@ -113,12 +113,14 @@ class Busy(_message.Message):
     def __init__(self, topic: _Optional[str] = ..., retry_after_ms: _Optional[int] = ...) -> None: ...
 
 class Subscribe(_message.Message):
-    __slots__ = ("request", "topic")
+    __slots__ = ("request", "topic", "resumes")
     REQUEST_FIELD_NUMBER: _ClassVar[int]
     TOPIC_FIELD_NUMBER: _ClassVar[int]
+    RESUMES_FIELD_NUMBER: _ClassVar[int]
     request: int
     topic: str
-    def __init__(self, request: _Optional[int] = ..., topic: _Optional[str] = ...) -> None: ...
+    resumes: bool
+    def __init__(self, request: _Optional[int] = ..., topic: _Optional[str] = ..., resumes: _Optional[bool] = ...) -> None: ...
 
 class Unsubscribe(_message.Message):
     __slots__ = ("request", "topic")

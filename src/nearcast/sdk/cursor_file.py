@@ -1,0 +1,34 @@
+"""The file by which a program that starts again goes on hearing where it was."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import msgspec
+
+from nearcast.errors import ConfigError, OutputError
+from nearcast.wire.cursors import SavedCursors
+
+__all__ = ["load_cursors", "save_cursors"]
+
+
+def load_cursors(path: str | Path) -> SavedCursors | None:
+    """Return what a program saved, None when there is no such file; ConfigError if it is wrong."""
+    try:
+        return msgspec.json.decode(Path(path).read_bytes(), type=SavedCursors)
+    except FileNotFoundError:
+        return None
+    except (OSError, msgspec.MsgspecError) as error:
+        raise ConfigError(f"{path}: not a file of cursors: {error}") from None
+
+
+def save_cursors(cursors: SavedCursors, path: str | Path) -> None:
+    """Write how far a client has heard; a crash leaves the old file or the new one."""
+    path = Path(path)
+    new = path.with_name(f"{path.name}.new")
+    try:
+        new.write_bytes(msgspec.json.encode(cursors))
+        os.replace(new, path)
+    except OSError as error:
+        raise OutputError(f"{path}: {error.strerror or error}") from None
