@@ -12,6 +12,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,14 @@ import pytest
 
 from cli.conftest import Answer, Run
 from nearcast.sdk import Client, load_credentials, save_credentials
+from nearcast.testing.authority import ALWAYS, SmallAuthority
+from nearcast.trust.credentials import (
+    ClientCredential,
+    ServerCredential,
+    issue_client,
+    issue_server,
+)
+from nearcast.trust.signed import SigningKey
 from nearcast.wire.messages import Report
 from sdk.edge import Edge
 
@@ -247,7 +256,8 @@ def _manager(code: int, answer: object) -> Iterator[tuple[str, list[Any]]]:
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["Content-Length"]))
             asked.append((self.path, self.headers["Authorization"], json.loads(body)))
-            data = answer if isinstance(answer, bytes) else json.dumps(answer).encode()
+            found = answer(asked[-1][2]) if callable(answer) else answer
+            data = found if isinstance(found, bytes) else json.dumps(found).encode()
             self.send_response(code)
             self.send_header("Content-Length", str(len(data)))
             self.send_header("Location", "http://127.0.0.1:9/elsewhere")
@@ -267,26 +277,63 @@ def _manager(code: int, answer: object) -> Iterator[tuple[str, list[Any]]]:
             thread.join()
 
 
-def _home(edge: Edge) -> dict[str, object]:
+AUTHORITY, MANAGER = SmallAuthority(), SigningKey(b"m" * 32)
+
+
+def _answer(edge: Edge, question: dict[str, Any], signer: SigningKey = MANAGER) -> dict[str, Any]:
+    """Return what a manager answers whose key the authority has signed."""
+    manager = ServerCredential(
+        *("manager", "manager", b"x" * 32, 1, ALWAYS, MANAGER.public_key, ("clients",))
+    )
+    server = ServerCredential("e1", "edge", edge.home.server_key, 1, ALWAYS)
+    key = bytes.fromhex(question["public_key"])
+    client = ClientCredential(question["client"], key, 1, ALWAYS)
     host, port = edge.home.address
-    return {"host": host, "port": port, "server_key": edge.home.server_key.hex()}
+    home = {"host": host, "port": port, "credential": issue_server(AUTHORITY.key, server).hex()}
+    found = {"client": "bus", "credential": issue_client(signer, client).hex(), "home": "e1"}
+    return {
+        "manager": issue_server(AUTHORITY.key, manager).hex(),
+        "servers": {"e1": home},
+        "clients": [found | {"ways": ["e1"]}],
+        "more": 1,
+    }
 
 
 def test_a_client_enrols_and_its_credentials_work(run: Run, edge: Edge, tmp_path: Path) -> None:
     (tmp_path / "token").write_text("secret\n")
-    reply = {"client": "bus", "home": _home(edge), "delays_ms": {"10.0.0.1:1": 2.5}, "more": 1}
+    (tmp_path / "authority.pub").write_text(AUTHORITY.key.public_key.hex())
     words = ("--id", "bus", "--token-file", "token", "--out", "bus.json", "--x-km", 1, "--y-km", 2)
-    with _manager(201, reply) as (url, asked):
-        answer = run("client", "enrol", "--manager", url, *words)
+    key = ("--authority", "authority.pub")
+    with _manager(201, partial(_answer, edge)) as (url, asked):
+        answer = run("client", "enrol", "--manager", url, *words, *key)
         assert answer.code == 0, answer.err
-        again = run("client", "enrol", "--manager", url, *words)
+        again = run("client", "enrol", "--manager", url, *words, *key)
         assert (again.code, "exists already" in again.err) == (2, True)
     credentials = load_credentials(tmp_path / "bus.json")
-    assert (credentials.x_km, credentials.delays_ms) == (1.0, {"10.0.0.1:1": 2.5})
+    assert (credentials.x_km, credentials.home, credentials.servers) == (
+        1.0,
+        edge.home,
+        (edge.home,),
+    )
+    assert credentials.authority == AUTHORITY.key.public_key
     question = {"client": "bus", "public_key": credentials.public_key.hex(), "x_km": 1, "y_km": 2}
     assert asked == [("/clients", "Bearer secret", question)]
     edge.site.enrolled[credentials.public_key] = "bus"
     assert run("client", "echo", "--credentials", "bus.json").code == 0
+
+
+def test_an_answer_that_the_authority_does_not_stand_behind_is_refused(
+    run: Run, edge: Edge, tmp_path: Path
+) -> None:
+    (tmp_path / "token").write_text("secret\n")
+    words = ("--id", "bus", "--token-file", "token", "--out", "bus.json")
+    thief = SigningKey(b"t" * 32)
+    for key, signer in ((thief.public_key, MANAGER), (AUTHORITY.key.public_key, thief)):
+        with _manager(200, partial(_answer, edge, signer=signer)) as (url, _asked):
+            answer = run("client", "enrol", "--manager", url, *words, "--authority", key.hex())
+        assert (answer.code, "cannot be believed" in answer.err) == (2, True)
+        assert not (tmp_path / "bus.json").exists()
+    assert "--authority is needed" in run("client", "enrol", "--manager", "http://h", *words).err
 
 
 @pytest.mark.parametrize(
@@ -295,8 +342,8 @@ def test_a_client_enrols_and_its_credentials_work(run: Run, edge: Edge, tmp_path
         (403, b"wrong token", "answered 403: wrong token"),
         (302, b"", "answered 302"),
         (200, b"hello", "is not JSON"),
-        (200, {"client": "bus"}, "makes no sense: Object missing required field `home`"),
-        (200, {"client": "bus", "home": {"host": "a"}}, "makes no sense: home: "),
+        (200, {"clients": []}, "makes no sense: Object missing required field `manager`"),
+        (200, {"manager": "x", "servers": {}, "clients": []}, "makes no sense: non-hex"),
     ],
 )
 def test_a_manager_that_refuses_or_babbles_leaves_no_file(
@@ -305,7 +352,7 @@ def test_a_manager_that_refuses_or_babbles_leaves_no_file(
     (tmp_path / "token").write_text("secret")
     with _manager(code, reply) as (url, _asked):
         words = ("--manager", url, "--id", "bus", "--token-file", "token", "--out", "bus.json")
-        answer = run("client", "enrol", *words)
+        answer = run("client", "enrol", *words, "--authority", "07" * 32)
     assert answer.code == 2
     assert problem in answer.err
     assert len(answer.err.splitlines()) == 1
@@ -328,7 +375,7 @@ def test_an_enrolment_that_cannot_be_asked_says_why(
 ) -> None:
     (tmp_path / "token").write_text(token)
     words = ("--manager", url, "--id", "bus", "--token-file", "token", "--out", "bus.json")
-    answer = run("client", "enrol", *words)
+    answer = run("client", "enrol", *words, "--authority", "07" * 32)
     assert answer.code == 2
     assert problem in answer.err
 

@@ -15,6 +15,7 @@ from nearcast.runtime.config import (
     BusyConfig,
     ClientsConfig,
     EmulationConfig,
+    EnrolmentConfig,
     LimitsConfig,
     LogConfig,
     ManagerConfig,
@@ -34,16 +35,18 @@ role = "edge"
 id = "e1"
 data = "data/e1"
 key_file = "e1.key"
+authority = "0909090909090909090909090909090909090909090909090909090909090909"
+credential_file = "e1.hex"
 [clients]
 port = 7001
 [mesh.manager]
 address = "10.0.0.1:7100"
-public_key = "0707070707070707070707070707070707070707070707070707070707070707"
+credential = "070707"
 [mesh]
 listen = "127.0.0.1:7101"
 """
 KEY = "0123456789abcdef" * 4
-MANAGER = ManagerEntry("10.0.0.1:7100", "07" * 32)
+MANAGER = ManagerEntry("10.0.0.1:7100", "070707")
 
 
 @pytest.fixture
@@ -126,7 +129,7 @@ delays_ms = { e2 = 0.5, cloud = 5 }
         (("127.0.0.1:7101", "tcp/h:7101"), "mesh.listen: Expected `str` matching regex"),
         (("127.0.0.1:7101", "h:70000"), "mesh: 'h:70000': there is no port 70000"),
         (("10.0.0.1:7100", "10.0.0.1"), "mesh.manager.address: Expected `str` matching regex"),
-        (('"0707', '"07'), "mesh.manager.public_key: Expected `str` matching regex"),
+        (('"070707', '"07070'), "mesh.manager.credential: Expected `str` matching regex"),
         (("[mesh.manager]", "[busy]"), "busy.address: no such key"),
         (("[mesh]", "[wire]\ndatagram_limit = 9\n[mesh]"), "wire: datagram_limit must lie"),
         (("[mesh]", "[wire]\nreport_interval_s = 0\n[mesh]"), "wire.report_interval_s: must be"),
@@ -170,19 +173,22 @@ id = "manager"
 data = "data"
 token_file = "token"
 key_file = "e1.key"
+authority = "AUTHORITY"
+credential_file = "manager.hex"
+signing_key_file = "manager.signing"
 mesh = { listen = "127.0.0.1:7100" }
 site = { scenario = "scenario" }
 [[servers]]
 id = "e1"
 mesh_host = "10.0.0.1"
 mesh_port = 7101
-public_key = "KEY1"
+credential_file = "e1.hex"
 [[servers]]
 id = "e1"
 mesh_host = "10.0.0.2"
 mesh_port = 7101
-public_key = "KEY2"
-""".replace("KEY1", "01" * 32).replace("KEY2", "02" * 32)
+credential_file = "e2.hex"
+""".replace("AUTHORITY", "09" * 32)
     with pytest.raises(ConfigError, match="server 'e1' is listed twice"):
         load(folder, text)
     with pytest.raises(
@@ -191,8 +197,8 @@ public_key = "KEY2"
         load(folder, text + 'hots = "h"')
     other = text.replace('"e1"', '"e2"', 1)
     assert isinstance(load(folder, other), ManagerConfig)
-    with pytest.raises(ConfigError, match="two servers have the same public_key"):
-        load(folder, other.replace("02" * 32, "01" * 32))
+    with pytest.raises(ConfigError, match=r"enrolment: topic pattern '#/a': '#' stands at the end"):
+        load(folder, other.replace("[[servers]]", '[enrolment]\npublish = ["#/a"]\n[[servers]]', 1))
     with pytest.raises(ConfigError, match=r"servers\[1\]: Object missing required field"):
         load(folder, other.replace('mesh_host = "10.0.0.2"', ""))
     with pytest.raises(ConfigError, match=r"manager itself has no section \[mesh.manager\]"):
@@ -200,7 +206,7 @@ public_key = "KEY2"
             folder,
             other.replace(
                 'listen = "127.0.0.1:7100"',
-                f'listen = "h:1", manager = {{ address = "h:2", public_key = "{KEY}" }}',
+                f'listen = "h:1", manager = {{ address = "h:2", credential = "{KEY}" }}',
             ),
         )
 
@@ -223,6 +229,8 @@ def test_what_is_written_is_read_again(folder: Path) -> None:
         'e"1\\',
         folder / "data",
         folder / "e1.key",
+        KEY,
+        folder / "e1.hex",
         MeshConfig("[::1]:7101", MANAGER),
         ClientsConfig(0, "::"),
         limits=LimitsConfig(storage=1e22),
@@ -236,6 +244,9 @@ def test_what_is_written_is_read_again(folder: Path) -> None:
         "m",
         folder / "m",
         folder / "e1.key",
+        KEY,
+        folder / "m.hex",
+        folder / "m.signing",
         MeshConfig("127.0.0.1:7100"),
         SiteConfig(
             folder / "scenario",
@@ -246,10 +257,11 @@ def test_what_is_written_is_read_again(folder: Path) -> None:
             ),
         ),
         (
-            ServerEntry("e1", "127.0.0.1", 7101, KEY, "127.0.0.1", 7001),
-            ServerEntry("cloud", "cloud.example", 7102, "08" * 32),
+            ServerEntry("e1", "127.0.0.1", 7101, folder / "e1.hex", "127.0.0.1", 7001),
+            ServerEntry("cloud", "cloud.example", 7102, folder / "cloud.hex"),
         ),
         folder / "token",
+        enrolment=EnrolmentConfig(("a/#",), ("b",), topics=3),
     )
     path = folder / "server.toml"
     for config in (edge, manager):
@@ -264,7 +276,9 @@ def test_what_is_written_is_read_again(folder: Path) -> None:
 def test_a_value_that_toml_has_not_is_refused(folder: Path) -> None:
     site = SiteConfig(folder, processors=(ProcessorRule("#", "x", {"nothing": [None]}),))
     config = ManagerConfig(
-        "manager", "m", folder, folder / "e1.key", MeshConfig("h:1"), site, (), token_file=folder
+        *("manager", "m", folder, folder / "e1.key", KEY, folder, folder),
+        *(MeshConfig("h:1"), site, ()),
+        token_file=folder,
     )
     with pytest.raises(ConfigError, match=r"no form in TOML: .*None"):
         write_config(folder / "server.toml", config)

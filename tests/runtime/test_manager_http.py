@@ -10,25 +10,40 @@ from typing import Any
 
 import pytest
 
-from nearcast.errors import ConfigError, OutputError, PlanError
-from nearcast.runtime.manager_http import answer_operator, read_token
-from nearcast.server.manager_state import EnrolledClient, Enrolment
+from nearcast.errors import ConfigError, OutputError, PlanError, TrustError
+from nearcast.runtime.manager_http import (
+    CredentialKind,
+    Tokens,
+    TooManyError,
+    answer_operator,
+    read_token,
+)
+from nearcast.server.enrolment import EnrolledClient, Enrolment
 from nearcast.server.processor_rules import ProcessorRule, check_rules
 from nearcast.server.site_orders import ServerOrder
+from nearcast.trust.rights import Rights
 
 TOKEN = "a-secret-of-operators"
 SHOWN = {"Authorization": f"Bearer {TOKEN}"}
-HOME = {"host": "10.0.0.1", "port": 7001, "server_key": "ab" * 32}
+ENROL_TOKEN = "a-secret-for-enrolment"
+HOME = {"host": "10.0.0.1", "port": 7001, "credential": "ab"}
 
 
 class FakeService:
+    credential = b"manager"
+
     def __init__(self) -> None:
+        self.by_operator: list[bool] = []
+        self.revoked: list[tuple[str, str]] = []
         self.enrolled: dict[str, Enrolment] = {}
         self.adopted: list[Path] = []
         self.processors: tuple[ProcessorRule, ...] = ()
         self.error: Exception | None = None
 
-    async def enrol(self, enrolments: Sequence[Enrolment]) -> list[EnrolledClient]:
+    async def enrol(
+        self, enrolments: Sequence[Enrolment], *, is_operator: bool
+    ) -> list[EnrolledClient]:
+        self.by_operator.append(is_operator)
         if self.error is not None:
             raise self.error
         self.enrolled.update((one.client, one) for one in enrolments)
@@ -39,7 +54,14 @@ class FakeService:
         return EnrolledClient(found.client, found.public_key, "e1") if found else None
 
     def server(self, server: str) -> ServerOrder:
-        return ServerOrder(server, "10.0.0.1", 7001, b"\xab" * 32)
+        return ServerOrder(server, "10.0.0.1", 7001, b"\1" * 32, credential=b"\xab")
+
+    def ways_from(self, home: str) -> list[str]:
+        return ["e2"] if home == "e1" else []
+
+    async def revoke(self, kind: CredentialKind, name: str) -> int:
+        self.revoked.append((kind, name))
+        return len(self.revoked)
 
     async def set_processors(self, rules: Sequence[ProcessorRule]) -> int:
         check_rules(rules)
@@ -56,7 +78,8 @@ class FakeService:
 def answer(
     service: FakeService, method: str, path: str, body: bytes, headers: Mapping[str, str] = SHOWN
 ) -> tuple[int, Any]:
-    return asyncio.run(answer_operator(service, TOKEN, method, path, body, headers))
+    tokens = Tokens(TOKEN, ENROL_TOKEN)
+    return asyncio.run(answer_operator(service, tokens, method, path, body, headers))
 
 
 def post(service: FakeService, path: str, body: Any) -> tuple[int, Any]:
@@ -67,7 +90,11 @@ def post(service: FakeService, path: str, body: Any) -> tuple[int, Any]:
 def test_a_client_is_enrolled_and_told_its_home() -> None:
     service = FakeService()
     body = {"client": "c/1", "public_key": "07" * 32, "x_km": 1.5, "y_km": 2}
-    expected = {"client": "c/1", "home": HOME, "delays_ms": {}}
+    expected = {
+        "manager": b"manager".hex(),
+        "servers": {"e1": HOME, "e2": HOME},
+        "clients": [{"client": "c/1", "credential": "", "home": "e1", "ways": ["e2"]}],
+    }
     assert post(service, "/clients", body) == (200, expected)
     assert service.enrolled == {"c/1": Enrolment("c/1", b"\x07" * 32, (1.5, 2.0))}
     assert answer(service, "GET", "/clients/c%2F1", b"") == (200, expected)
@@ -75,9 +102,39 @@ def test_a_client_is_enrolled_and_told_its_home() -> None:
 
 def test_several_clients_are_enrolled_at_once() -> None:
     service = FakeService()
-    status, answers = post(service, "/clients", [{"client": n, "public_key": ""} for n in "ab"])
-    assert (status, [one["client"] for one in answers]) == (200, ["a", "b"])
-    assert service.enrolled["b"].place_km is None
+    rights = {"rights": [["a/#"], []], "days": 2}
+    bodies = [{"client": n, "public_key": "", **rights} for n in "ab"]
+    status, found = post(service, "/clients", bodies)
+    assert (status, [one["client"] for one in found["clients"]]) == (200, ["a", "b"])
+    assert service.enrolled["b"] == Enrolment("b", b"", None, Rights(("a/#",)), 2.0)
+
+
+def test_the_token_of_enrolment_enrols_and_does_nothing_else() -> None:
+    service, shown = FakeService(), {"Authorization": f"Bearer {ENROL_TOKEN}"}
+    body = b'{"client": "a", "public_key": ""}'
+    assert answer(service, "POST", "/clients", body, shown)[0] == 200
+    assert answer(service, "GET", "/clients/a", b"", shown)[0] == 200
+    post(service, "/clients", body)
+    assert service.by_operator == [False, True]
+    for method, path in (
+        ("POST", "/plans"),
+        ("PUT", "/processors"),
+        ("GET", "/processors"),
+        ("POST", "/revocations"),
+        ("GET", "/clientsx"),
+        ("DELETE", "/"),
+    ):
+        assert answer(service, method, path, b"{}", shown)[0] == 403
+    without = asyncio.run(answer_operator(service, Tokens(TOKEN), "POST", "/clients", body, shown))
+    assert without[0] == 401
+
+
+def test_an_operator_revokes() -> None:
+    service = FakeService()
+    body = {"kind": "client", "name": "car"}
+    assert post(service, "/revocations", body) == (200, {"version": 1})
+    assert service.revoked == [("client", "car")]
+    assert post(service, "/revocations", {"kind": "topic", "name": "car"})[0] == 400
 
 
 def test_a_plan_is_adopted() -> None:
@@ -122,6 +179,8 @@ def test_a_bad_request_is_one_clear_line(path: str, body: Any, complaint: str) -
     [
         (PlanError("client 'a' has no home", file="p/homes.csv"), 400),
         (OutputError("no room on the disk"), 503),
+        (TrustError("only an operator's token replaces it"), 403),
+        (TooManyError("try again later"), 429),
         (TimeoutError(), 503),
     ],
 )

@@ -19,8 +19,10 @@ from nearcast.errors import ConfigError, PlanError, PlanningError, ScenarioError
 from nearcast.runtime.config import ManagerConfig, MeshConfig, ServerEntry, SiteConfig
 from nearcast.runtime.manager_site import open_site, read_another_plan
 from nearcast.runtime.manager_store import ManagerStore
-from nearcast.server.manager_state import Enrolment, ManagerState, enrol, with_processors
+from nearcast.server.manager_state import ManagerState, with_processors
 from nearcast.server.processor_rules import ProcessorRule
+from nearcast.site.authority import Authority
+from small_site.keys import make_keys
 
 SCENARIO = generate_reloc2021(
     Reloc2021(topics=3, members_per_topic=12.0, servers_per_side=2), seed=1
@@ -38,18 +40,24 @@ def write_homes(folder: Path, server: str) -> None:
 
 
 def site_config(folder: Path, **site: Any) -> ManagerConfig:
+    keys = folder / "keys"
+    authority = Authority(keys) if keys.exists() else make_keys(keys, SERVERS)
     entries = [
-        ServerEntry(name, "127.0.0.1", 7100, f"{index:064x}", "127.0.0.1", 7000)
-        for index, name in enumerate(SERVERS, start=1)
+        ServerEntry(name, "127.0.0.1", 7100, authority.credential_file(name), "127.0.0.1", 7000)
+        for name in SERVERS
     ]
+    cloud = ServerEntry("cloud", "127.0.0.1", 7100, authority.credential_file("cloud"))
     return ManagerConfig(
         role="manager",
         id="manager",
         data=folder / "data",
-        key_file=folder / "manager.key",
+        key_file=authority.server_key_file("manager"),
+        authority=authority.public_key.hex(),
+        credential_file=authority.credential_file("manager"),
+        signing_key_file=authority.signing_key_file("manager"),
         mesh=MeshConfig("127.0.0.1:0"),
         site=SiteConfig(**{"scenario": folder / "scenario", "plan": folder / "plan", **site}),
-        servers=(*entries, ServerEntry("cloud", "127.0.0.1", 7100, "cc" * 32)),
+        servers=(*entries, cloud),
         token_file=folder / "token",
     )
 
@@ -74,17 +82,43 @@ def open_now(config: ManagerConfig, store: ManagerStore) -> ManagerState:
     return state
 
 
+def homes(store: ManagerStore) -> dict[str, str]:
+    """Return the homes of the scenario's clients, as the store has them."""
+    found = {name: store.clients.find(name) for name in CLIENTS}
+    return {name: one.home for name, one in found.items() if one is not None}
+
+
+def test_a_server_with_the_credential_or_the_key_of_another_is_refused(
+    folder: Path, store: ManagerStore
+) -> None:
+    config = site_config(folder)
+    first, second, *rest = config.servers
+    wrong = msgspec.structs.replace(first, credential_file=second.credential_file)
+    with pytest.raises(ConfigError, match=f"is of '{second.id}', not '{first.id}'"):
+        open_now(msgspec.structs.replace(config, servers=(wrong, second, *rest)), store)
+    authority = Authority(folder / "keys")
+    key = authority.server_key_file(first.id).read_text()
+    authority.server_key_file(second.id).write_text(key)
+    authority.server(second.id, "edge", 1, 1.7e9)
+    with pytest.raises(ConfigError, match="have the same key"):
+        open_now(config, store)
+    first.credential_file.write_text("nonsense")
+    with pytest.raises(ConfigError, match="must hold hex digits"):
+        open_now(config, store)
+
+
 def test_the_first_start_reads_the_files(folder: Path, store: ManagerStore) -> None:
     state = open_now(site_config(folder), store)
     assert (state.revision, [one.version for one in state.versions]) == (1, [1])
-    assert state.plan.homes == dict.fromkeys(CLIENTS, SERVERS[0])
-    assert {topic.edge_brokers for topic in state.plan.topics} == {(SERVERS[0],)}
+    assert homes(store) == dict.fromkeys(CLIENTS, SERVERS[0])
+    assert {topic.planned.edge_brokers for topic in state.topics} == {(SERVERS[0],)}
     assert list(state.servers) == [*SERVERS, "cloud"]
     second = state.servers[SERVERS[1]]
     assert second.place_km == (SCENARIO.servers.x_km[1], SCENARIO.servers.y_km[1])
-    assert (second.storage, second.order.public_key) == (
-        SCENARIO.servers.storage[1],
-        bytes(31) + b"\2",
+    assert second.storage == SCENARIO.servers.storage[1]
+    assert (
+        second.order.public_key
+        == Authority(folder / "keys").register.known("server", SERVERS[1]).server().public_key
     )
 
 
@@ -97,12 +131,13 @@ def test_later_starts_need_no_files(folder: Path, store: ManagerStore) -> None:
 
 
 def test_another_plan_in_the_folder_is_the_next_version(folder: Path, store: ManagerStore) -> None:
-    state, records = enrol(open_now(site_config(folder), store), [Enrolment(CLIENTS[0], b"k" * 32)])
-    store.save_clients(records, state.revision)
+    open_now(site_config(folder), store)
     write_homes(folder / "plan", SERVERS[2])
     state = open_now(site_config(folder), store)
-    assert (state.revision, [one.version for one in state.versions]) == (3, [1, 2])
-    assert state.clients[CLIENTS[0]].home == SERVERS[2]
+    assert (state.revision, [one.version for one in state.versions]) == (2, [1, 2])
+    assert homes(store) == dict.fromkeys(CLIENTS, SERVERS[2])
+    assert store.clients.left(SERVERS[0]) == homes(store)
+    assert {(one.version, one.moved_from) for one in state.topics} == {(2, (SERVERS[0],))}
 
 
 def test_another_address_or_processor_is_a_new_revision_of_the_same_plan(
@@ -140,7 +175,7 @@ def test_without_a_plan_the_manager_plans(folder: Path, store: ManagerStore) -> 
     config = site_config(folder, plan=None, model="ratio", method="nearest")
     state = open_now(config, store)
     nearest = _nearest_servers(SCENARIO)
-    assert state.plan.homes == nearest
+    assert homes(store) == nearest
     assert (state.versions[0].model, state.versions[0].method) == ("ratio", "nearest")
     assert state.versions[0].cost is not None
     assert open_now(config, store) == state
@@ -181,7 +216,7 @@ def test_a_site_that_cannot_be_is_refused(
 
 def test_an_edge_server_needs_an_address_for_clients(folder: Path, store: ManagerStore) -> None:
     config = site_config(folder)
-    bare = ServerEntry(SERVERS[0], "127.0.0.1", 7100, "ab" * 32)
+    bare = msgspec.structs.replace(config.servers[0], host="", port=0)
     config = msgspec.structs.replace(config, servers=(bare, *config.servers[1:]))
     with pytest.raises(ConfigError, match="needs host and port for clients"):
         open_now(config, store)
@@ -199,7 +234,7 @@ def test_a_plan_of_another_scenario_is_refused(folder: Path, store: ManagerStore
     known = str(store.fact("scenario"))
     write_homes(folder / "other", SERVERS[3])
     site = read_another_plan(config, folder / "other", known)
-    assert set(site.plan.homes.values()) == {SERVERS[3]}
+    assert {one.home for one in site.plan.clients} == {SERVERS[3]}
     with pytest.raises(PlanError, match="no such plan folder"):
         read_another_plan(config, folder / "nowhere", known)
     changed = generate_reloc2021(Reloc2021(topics=3, servers_per_side=2), seed=2)

@@ -15,33 +15,41 @@ import pytest
 
 from nearcast.errors import ConfigError, OutputError
 from nearcast.runtime.manager_store import ManagerStore
+from nearcast.server.enrolment import EnrolledClient
 from nearcast.server.manager_state import (
-    EnrolledClient,
-    Enrolment,
     ManagerState,
     PlanVersion,
     SiteServer,
-    enrol,
+    with_revocations,
     with_site,
 )
-from nearcast.server.orders_from_plan import PlannedTopic, SitePlan
-from nearcast.server.site_orders import ServerOrder
+from nearcast.server.orders_from_plan import DELEGATED, PlannedClient, PlannedTopic, SitePlan
+from nearcast.server.site_orders import ClientOrder, ServerOrder
+from nearcast.trust.revocations import Revocation
+from nearcast.trust.rights import Rights
 
 SERVERS = {
     "e2": SiteServer(
-        ServerOrder("e2", "::1", 7002, b"2" * 32, "::2", 7102), (0.1, -2.5), 640.0, 3200.0, 100
+        ServerOrder("e2", "::1", 7002, b"2" * 32, "::2", 7102, b"signed"),
+        (0.1, -2.5),
+        640.0,
+        3200.0,
+        100,
     ),
     "e1": SiteServer(ServerOrder("e1", "10.0.0.1", 7001, b"1" * 32), (4.0, 5.0)),
     "cloud": SiteServer(ServerOrder("cloud", "", 0, b"c" * 32, "cloud.example", 7100)),
 }
 PLAN = SitePlan(
     topics=(
-        PlannedTopic("z", 7, ("e2", "e1"), True, {"e2": 1 / 3, "e1": 1.0}),
-        PlannedTopic("a topic", 1, (), True, {"e1": 0.0}),
+        PlannedTopic("z", 7, ("e2", "e1"), True, "digest"),
+        PlannedTopic("a topic", 1, (), True),
     ),
-    homes={"b": "e2", "ä": "e1"},
-    publish={"b": {"z": "e1"}},
+    clients=[
+        PlannedClient("b", "e2", {"z": "e1", "a topic": DELEGATED}, ("z", "a topic")),
+        PlannedClient("ä", "e1", {}, ("z",)),
+    ],
 )
+NEW = EnrolledClient("new", b"n" * 32, "e1", (1.0, 1.0), 7, 99, Rights(("a/#",)), b"signed")
 
 
 def version(number: int) -> PlanVersion:
@@ -50,8 +58,7 @@ def version(number: int) -> PlanVersion:
 
 def full_state() -> ManagerState:
     state = with_site(None, SERVERS, PLAN, version(1))
-    asked = [Enrolment("ä", b"a" * 32), Enrolment("new", b"n" * 32, (1.0, 1.0))]
-    return enrol(state, asked)[0]
+    return with_revocations(state, [Revocation("client", "thief", 3, 2_000)], 1_000)
 
 
 @pytest.fixture
@@ -69,7 +76,8 @@ def test_a_new_store_has_no_state(path: Path) -> None:
 def test_all_that_was_saved_comes_back(path: Path) -> None:
     state = full_state()
     store = ManagerStore(path)
-    store.save_site(state, source="abc", settings="def")
+    store.save_site(state, PLAN, source="abc", settings="def")
+    store.save_revocations(state)
     store.close()
     store = ManagerStore(path)
     loaded = store.load()
@@ -83,14 +91,14 @@ def test_all_that_was_saved_comes_back(path: Path) -> None:
 def test_later_changes_come_back(path: Path) -> None:
     store = ManagerStore(path)
     state = full_state()
-    store.save_site(state, source="abc")
-    state, records = enrol(
-        state, [Enrolment("new", b"k" * 32, (4.0, 5.0)), Enrolment("b", b"b" * 32)]
-    )
-    store.save_clients(records, state.revision)
+    store.save_site(state, PLAN, source="abc")
+    store.save_clients([NEW], state)
     assert store.load() == state
-    state = with_site(state, SERVERS, replace(PLAN, topics=PLAN.topics[:1]), version(2))
-    store.save_site(state)
+    assert store.clients.enrolled("new") == NEW
+    assert store.clients.owner_of(b"n" * 32) == "new"
+    other = replace(PLAN, topics=PLAN.topics[:1])
+    state = with_site(state, SERVERS, other, version(2))
+    store.save_site(state, other)
     moved = {**SERVERS, "e1": replace(SERVERS["e1"], order=ServerOrder("e1", "h", 1, b"0" * 32))}
     state = replace(state, servers=moved, revision=state.revision + 1)
     store.save_servers(state)
@@ -99,31 +107,57 @@ def test_later_changes_come_back(path: Path) -> None:
     assert store.load() == replace(state, revision=99)
     assert store.fact("source") == "abc"
     store.close()
+    assert path.stat().st_mode & 0o077 == 0
 
 
-def test_only_the_last_plans_keep_their_tables(path: Path) -> None:
+def test_a_server_is_told_its_own_clients_and_topics(path: Path) -> None:
+    store = ManagerStore(path)
+    store.save_site(full_state(), PLAN)
+    store.save_clients([NEW, EnrolledClient("b", b"b" * 32, "e2")], full_state())
+    clients = store.clients
+    b = ClientOrder("b", b"", "e2", {"z": "e1", "a topic": DELEGATED})
+    assert list(clients.clients_of("e2")) == [b]
+    assert list(clients.clients_of("e1")) == [
+        ClientOrder("ä", b"", "e1"),
+        b,  # it publishes here
+        ClientOrder("new", b"n" * 32, "e1"),
+    ]
+    assert list(clients.clients_of("cloud")) == []
+    assert (clients.topics_of("e1"), clients.topics_of("cloud")) == ({"z"}, set())
+    assert (clients.find("b"), clients.find("nobody")) == (b, None)
+    found = clients.find("new")
+    assert found is not None
+    assert (found.home, clients.counts()) == ("e1", (2, 2))
+    store.close()
+
+
+def test_another_plan_moves_clients_and_those_whose_home_is_gone(path: Path) -> None:
     store = ManagerStore(path)
     state = full_state()
-    store.save_site(state)
-    for number in range(2, 9):
-        state = with_site(state, SERVERS, PLAN, version(number))
-        store.save_site(state)
-    assert store.load() == state
+    store.save_site(state, PLAN)
+    store.save_clients([NEW], state)
+    servers = {name: SERVERS[name] for name in ("e2", "cloud")}
+    plan = SitePlan((), [PlannedClient("b", "e2", {}), PlannedClient("ä", "e2", {})])
+    state = with_site(state, servers, plan, version(2))
+    store.save_site(state, plan)
+    clients = store.clients
+    assert (clients.left("e1"), clients.left("e2")) == ({"ä": "e2"}, {})
+    assert {one.client for one in clients.clients_of("e2")} == {"b", "ä", "new"}
+    store.save_site(with_site(state, SERVERS, plan, version(3)), plan)
+    assert clients.left("e1") == {}
     store.close()
-    with sqlite3.connect(path) as database:
-        kept = database.execute("SELECT DISTINCT version FROM homes ORDER BY 1").fetchall()
-    database.close()
-    assert kept == [(4,), (5,), (6,), (7,), (8,)]
 
 
 def test_a_change_that_fails_changes_nothing(path: Path) -> None:
     store = ManagerStore(path)
     state = full_state()
-    store.save_site(state)
-    records = [EnrolledClient("x", b"x" * 32, "e1"), EnrolledClient("y", b"a" * 32, "e1")]
+    store.save_site(state, PLAN)
+    store.save_clients([NEW], state)
+    records = [EnrolledClient("x", b"x" * 32, "e1"), EnrolledClient("y", b"n" * 32, "e1")]
     with pytest.raises(OutputError, match=r"manager.db: the change cannot be written: UNIQUE"):
-        store.save_clients(records, 50)
+        store.save_clients(records, replace(state, revision=50))
     assert store.load() == state
+    assert store.clients.counts() == (2, 1)
     store.close()
 
 
@@ -131,19 +165,22 @@ _CHILD = """
 import sys
 from pathlib import Path
 from nearcast.runtime.manager_store import ManagerStore
-from nearcast.server.manager_state import EnrolledClient
+from dataclasses import replace
+from nearcast.server.enrolment import EnrolledClient
 store = ManagerStore(Path(sys.argv[1]))
+state = store.load()
 number = 0
 while True:
     number += 1
-    store.save_clients([EnrolledClient(f"c{number}", number.to_bytes(32, "big"), "e1")], number)
+    client = EnrolledClient(f"c{number}", number.to_bytes(32, "big"), "e1")
+    store.save_clients([client], replace(state, revision=number))
     print(number, flush=True)
 """
 
 
 def test_what_a_killed_manager_confirmed_is_there(path: Path) -> None:
     store = ManagerStore(path)
-    store.save_site(with_site(None, SERVERS, PLAN, version(1)))
+    store.save_site(with_site(None, SERVERS, PLAN, version(1)), PLAN)
     store.close()
     with subprocess.Popen(
         [sys.executable, "-c", _CHILD, str(path)], stdout=subprocess.PIPE, text=True
@@ -159,7 +196,9 @@ def test_what_a_killed_manager_confirmed_is_there(path: Path) -> None:
     assert state is not None
     # one more may have been written, and not yet confirmed
     assert state.revision in (confirmed, confirmed + 1)
-    assert list(state.clients) == [f"c{number + 1}" for number in range(state.revision)]
+    for number in range(1, state.revision + 1):
+        assert store.clients.enrolled(f"c{number}") is not None
+    assert store.clients.counts() == (2, state.revision)
     store.close()
 
 
@@ -180,7 +219,7 @@ def test_a_file_that_is_no_database_is_refused_and_left_alone(path: Path) -> Non
 
 def test_a_damaged_store_is_refused(path: Path) -> None:
     store = ManagerStore(path)
-    store.save_site(full_state())
+    store.save_site(full_state(), PLAN)
     store.close()
     content = bytearray(path.read_bytes())
     content[5000:-100] = b"\xaa" * (len(content) - 5100)

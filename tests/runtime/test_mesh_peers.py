@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from nearcast.links.mesh import LinkState, PeerAddress
-from nearcast.runtime.config import ManagerEntry
-from nearcast.runtime.mesh_peers import isolation, links_down, manager_peer, server_peers
+from nearcast.runtime.mesh_peers import isolation, links_down, server_peers
 from nearcast.server.site_orders import ServerOrder
 
 UP = LinkState("e2", "connected", 1.0)
@@ -20,9 +19,7 @@ def test_one_server_that_is_away_is_a_warning_and_all_of_them_a_problem() -> Non
     assert len(isolation([AWAY, CLOSED, IDLE])) == 2
 
 
-def test_peers_are_those_that_configuration_and_orders_name() -> None:
-    entry = ManagerEntry("[::1]:7100", "07" * 32)
-    assert manager_peer(entry) == PeerAddress("manager", "::1", 7100, b"\7" * 32)
+def test_peers_are_those_that_orders_name() -> None:
     orders = [
         ServerOrder(name, "", 0, name.encode() * 16, "10.0.0.1", 7101) for name in ("e1", "e2")
     ]

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+
+import msgspec
 
 from nearcast.domain.plan import Plan
 from nearcast.domain.scenario import Scenario
 from nearcast.errors import ConfigError
-from nearcast.server.orders_from_plan import (
-    check_servers,
-    client_order,
-    name_plan,
-    names_of,
-    topic_orders,
-)
+from nearcast.server.manager_state import PlanVersion, SiteServer, make_orders, with_site
+from nearcast.server.orders_from_plan import check_servers, name_plan, names_of
 from nearcast.server.processor_rules import ProcessorRule
-from nearcast.server.site_orders import Orders, ServerOrder
+from nearcast.server.site_orders import ClientOrder, Orders, ServerOrder
+from nearcast.testing.plan_directory import PlanDirectory
 
 
 def orders_from_plan(
@@ -54,12 +52,33 @@ def orders_from_plan(
     servers = tuple(servers)
     named = name_plan(scenario, plan)
     check_servers(names_of(scenario.servers.ids, "server"), servers, cloud)
-    unknown = sorted(set(client_keys) - set(named.homes))
+    known = {one.client for one in named.clients}
+    unknown = sorted(set(client_keys) - known)
     if unknown:
         raise ConfigError(f"client {unknown[0]!r} is not in the scenario")
-    clients = tuple(
-        client_order(client, key, named.homes[client], named, cloud)
-        for client, key in client_keys.items()
+    state = with_site(
+        None,
+        {one.server: SiteServer(one) for one in servers},
+        named,
+        PlanVersion(plan_version, 0.0, None, None, None),
     )
-    topics = topic_orders(named, cloud)
-    return Orders(revision, plan_version, cloud, servers, topics, clients, tuple(processors))
+    directory = _WithKeys(named)
+    directory.keys = client_keys
+    orders = make_orders(state, directory, servers[0].server, cloud, 0.0)
+    return msgspec.structs.replace(
+        orders, revision=revision, processors=tuple(processors), server=""
+    )
+
+
+class _WithKeys(PlanDirectory):
+    """Tells of all clients with a key, and of all topics: orders that fit each server."""
+
+    keys: Mapping[str, bytes]
+
+    def clients_of(self, _server: str) -> Iterator[ClientOrder]:
+        for client, key in self.keys.items():
+            one = self._clients[client]
+            yield ClientOrder(client, key, one.home, dict(one.publish))
+
+    def topics_of(self, _server: str) -> set[str]:
+        return {topic for one in self._clients.values() for topic in one.topics}

@@ -7,32 +7,35 @@ import math
 from collections.abc import Callable
 from dataclasses import replace
 
-import pytest
-
-from nearcast.errors import ConfigError
 from nearcast.server.manager import Manager
 from nearcast.server.manager_state import (
-    EnrolledClient,
-    Enrolment,
     ManagerState,
     PlanVersion,
     SiteServer,
-    enrol,
     make_orders,
+    with_processors,
+    with_revocations,
     with_site,
 )
 from nearcast.server.mesh_messages import (
+    ClientIs,
     Hello,
     LoadReport,
     Manages,
     MeshMessage,
     NewOrders,
+    WhereIs,
     decode_mesh,
     encode_mesh,
 )
-from nearcast.server.orders_from_plan import PlannedTopic, SitePlan
+from nearcast.server.orders_from_plan import DELEGATED, PlannedClient, PlannedTopic, SitePlan
 from nearcast.server.peer_channels import PeerChannels
-from nearcast.server.site_orders import Orders, ServerOrder
+from nearcast.server.signed_orders import read_orders
+from nearcast.server.site_orders import ClientOrder, Orders, ServerOrder, TopicOrder
+from nearcast.testing.plan_directory import PlanDirectory
+from nearcast.trust.revocations import Revocation
+from nearcast.trust.signed import SigningKey
+from nearcast.trust.site_trust import SiteTrust
 
 START = 1_000.0
 REPORT = LoadReport(1, 3, 2, 20.0, 40.0, 1, 3, 500, 900, 0.001)
@@ -49,25 +52,27 @@ SERVERS = {
     "cloud": SiteServer(ServerOrder("cloud", "", 0, b"")),
 }
 PLAN = SitePlan(
-    topics=(PlannedTopic("t", 5, ("e1",), True, {"e1": 0.5}),),
-    homes={"a": "e1", "b": "e2"},
-    publish={"a": {"t": "e2"}},
+    topics=(PlannedTopic("t", 5, ("e1",), True, "1"), PlannedTopic("u", 5, ("e2",), False, "1")),
+    clients=[
+        PlannedClient("a", "e1", {"t": DELEGATED, "u": "e2"}, ("t", "u")),
+        PlannedClient("b", "e2", {}, ("u",)),
+    ],
 )
+SIGNER = SigningKey(b"s" * 32)
+DIRECTORY = PlanDirectory(PLAN)
 
 
 def first_state() -> ManagerState:
     return with_site(None, SERVERS, PLAN, PlanVersion(1, START, "ratio", "nearest", 4.2))
 
 
-def key(text: str) -> bytes:
-    return text.encode().ljust(32, b".")
-
-
 class World:
     """A manager with servers that say what the test tells them to."""
 
     def __init__(self) -> None:
-        self.manager = Manager(first_state(), cloud="cloud", incarnation=1)
+        self.manager = Manager(first_state(), DIRECTORY, SIGNER, cloud="cloud", incarnation=1)
+        self.trust = SiteTrust(SIGNER.public_key)
+        self.answers: list[ClientIs] = []
         self.now = START
         self.servers = {name: PeerChannels(1) for name in SERVERS}
         self.orders: dict[str, list[Orders]] = {name: [] for name in SERVERS}
@@ -77,9 +82,8 @@ class World:
         self.servers[name].send("manager", encode_mesh(message))
         self._carry(name)
 
-    def enrol(self, *names: str) -> None:
-        state, _ = enrol(self.manager.state, [Enrolment(one, key(one)) for one in names])
-        self.install(state)
+    def change(self) -> None:
+        self.install(with_processors(self.manager.state, ()))
 
     def install(self, state: ManagerState) -> None:
         self.deliver(self.manager.install(state, self.now))
@@ -99,8 +103,11 @@ class World:
                 continue
             for raw in self.servers[name].receive("manager", frame, self.now):
                 message = decode_mesh(raw)
+                if isinstance(message, ClientIs):
+                    self.answers.append(message)
+                    continue
                 assert isinstance(message, NewOrders)
-                self.orders[name].append(message.orders)
+                self.orders[name].append(read_orders(message.document, self.trust, name))
 
     def revisions(self, name: str) -> list[int]:
         return [orders.revision for orders in self.orders[name]]
@@ -118,7 +125,7 @@ def test_a_server_that_starts_gets_the_orders_once() -> None:
     world = World()
     world.say("e1", Hello(0))
     world.run(30)
-    expected = make_orders(first_state(), "cloud")
+    expected = make_orders(first_state(), DIRECTORY, "e1", "cloud", START)
     assert world.orders == {"e1": [expected], "e2": [], "cloud": []}
 
 
@@ -151,17 +158,16 @@ def replace_revision(report: LoadReport, revision: int) -> LoadReport:
     return LoadReport(revision, *(getattr(report, name) for name in report.__struct_fields__[1:]))
 
 
-def test_enrolments_within_a_second_go_out_together() -> None:
+def test_changes_within_a_second_go_out_together() -> None:
     world = World()
     world.say("e1", Hello(1))
-    world.enrol("a")
-    for name in ("b", "a", "b"):
-        world.enrol(name)
+    world.change()
+    for _ in range(3):
+        world.change()
         world.run(0.1)
     assert world.revisions("e1") == [2]
     world.run(1)
     assert world.revisions("e1") == [2, 5]
-    assert [one.client for one in world.orders["e1"][-1].clients] == ["a", "b"]
 
 
 def test_another_plan_goes_to_all_servers_that_are_up() -> None:
@@ -196,7 +202,6 @@ def test_unknown_servers_and_invalid_messages_are_counted_and_change_nothing() -
 
 def test_status_says_who_is_up_how_loaded_and_what_is_in_force() -> None:
     world = World()
-    world.enrol("a")
     world.say("e1", REPORT)
     world.run(2)
     status = world.manager.status(world.now)
@@ -205,7 +210,7 @@ def test_status_says_who_is_up_how_loaded_and_what_is_in_force() -> None:
     assert (e1["sessions"], e1["local_share"], e1["report_age_s"]) == (3, 0.75, 2.0)
     assert (e1["storage_used"], e1["storage_limit"], e1["compute_limit"]) == (20.0, 100.0, None)
     assert status["plans"][0]["cost"] == 4.2
-    assert status["counts"]["clients_enrolled"] == 1
+    assert status["counts"]["clients_planned"] == 2
     assert json.loads(json.dumps(status)) == status
     world.run(13.5)
     assert world.manager.status(world.now)["servers"][0]["state"] == "away"
@@ -217,57 +222,75 @@ def test_a_server_ahead_of_a_manager_that_lost_its_store_is_noticed() -> None:
     assert world.manager.highest_revision() == 9
 
 
-def test_a_client_of_the_plan_gets_its_home_there_and_others_the_nearest_with_room() -> None:
+def test_each_server_is_told_what_concerns_it() -> None:
     state = first_state()
-    asked = [
-        Enrolment("a", key("a")),
-        Enrolment("n1", key("n1"), (1.0, 0.0)),
-        Enrolment("n2", key("n2"), (1.0, 0.0)),
-        Enrolment("n3", key("n3"), (1.0, 0.0)),
-    ]
-    state, enrolled = enrol(state, asked)
-    # e1 has room for two: a, who is in the plan, and n1; e2 for b and n2; then all are full
-    assert [one.home for one in enrolled] == ["e1", "e1", "e2", "e1"]
-    assert state.revision == 2
+    edge, other, cloud = (
+        make_orders(state, DIRECTORY, name, "cloud", START) for name in ("e1", "e2", "cloud")
+    )
+    a = ClientOrder("a", b"", "e1", {"t": "cloud", "u": "e2"})
+    b = ClientOrder("b", b"", "e2")
+    assert (edge.clients, other.clients, cloud.clients) == ((a,), (a, b), ())
+    assert [one.topic for one in edge.topics] == ["t", "u"]  # those of a, whose home it is
+    assert [one.topic for one in other.topics] == ["u"]
+    assert cloud.topics == (TopicOrder("t", 5, ("e1", "cloud"), version=1),)
+    assert (edge.server, edge.issued_s, len(edge.servers)) == ("e1", int(START), 3)
 
 
-def test_a_client_that_moves_gives_its_room_to_another() -> None:
-    state, _ = enrol(first_state(), [Enrolment("n1", key("n1"), (1.0, 0.0))])
-    state, moved = enrol(state, [Enrolment("n1", key("new"), (9.0, 0.0))])
-    assert moved == [EnrolledClient("n1", key("new"), "e2", (9.0, 0.0))]
-    _, (other,) = enrol(state, [Enrolment("n2", key("n2"), (1.0, 0.0))])
-    assert other.home == "e1"
+def test_a_topic_knows_when_it_changed_last_and_who_had_it() -> None:
+    planned = PLAN.topics[0]
+    state = first_state()
+
+    def adopt(topic: PlannedTopic, number: int) -> TopicOrder:
+        nonlocal state
+        plan = SitePlan((topic,), PLAN.clients)
+        state = with_site(state, SERVERS, plan, PlanVersion(number, START, None, None, None))
+        return make_orders(state, PlanDirectory(plan), "e1", "cloud", START).topics[0]
+
+    same = adopt(replace(planned, spool=9), 2)
+    assert (same.version, same.moved_from, same.spool) == (1, (), 9)
+    streams = adopt(replace(planned, streams="2"), 3)
+    assert (streams.version, streams.moved_from) == (3, ())
+    brokers = adopt(replace(planned, edge_brokers=("e2",), delegates=False), 4)
+    assert (brokers.version, brokers.moved_from) == (4, ("e1", "cloud"))
+    kept = adopt(replace(planned, edge_brokers=("e2",), delegates=False), 5)
+    assert (kept.version, kept.moved_from) == (4, ("e1", "cloud"))
 
 
-@pytest.mark.parametrize(
-    ("asked", "complaint"),
-    [
-        (Enrolment("n", key("n")), "'n' is not in the scenario: its place is needed"),
-        (Enrolment("n", b"short", (0.0, 0.0)), "has 5 bytes, not 32"),
-        (Enrolment("", key("n"), (0.0, 0.0)), "1 to 255 bytes"),
-        (Enrolment("n", key("n"), (math.nan, 0.0)), "not finite"),
-        (Enrolment("b", key("a")), "public key of client 'b' is another client's"),
-    ],
-)
-def test_a_client_that_cannot_be_let_in_is_refused(asked: Enrolment, complaint: str) -> None:
-    state, _ = enrol(first_state(), [Enrolment("a", key("a"))])
-    with pytest.raises(ConfigError, match=complaint):
-        enrol(state, [asked])
+def test_clients_that_left_are_named_with_their_new_homes() -> None:
+    directory = PlanDirectory(PLAN)
+    directory.replace(SitePlan((), [PlannedClient("a", "e2", {}), PlannedClient("b", "e2", {})]))
+    assert make_orders(first_state(), directory, "e1", "cloud", START).moved == {"a": "e2"}
 
 
-def test_enrolled_clients_follow_another_plan_and_leave_servers_that_are_gone() -> None:
-    asked = [
-        Enrolment("a", key("a")),
-        Enrolment("n1", key("n1"), (1.0, 0.0)),
-        Enrolment("n2", key("n2"), (9.0, 0.0)),
-    ]
-    state, _ = enrol(first_state(), asked)
-    servers = {"e2": SERVERS["e2"], "e3": server("e3", 2.0), "cloud": SERVERS["cloud"]}
-    plan = SitePlan((), {"a": "e2"}, {})
-    after = with_site(state, servers, plan, PlanVersion(2, START, None, None, None))
-    assert {name: one.home for name, one in after.clients.items()} == {
-        "a": "e2",
-        "n1": "e3",
-        "n2": "e2",
-    }
-    assert (after.revision, [one.version for one in after.versions]) == (3, [1, 2])
+def test_a_server_hears_where_a_guest_belongs() -> None:
+    world = World()
+    world.say("e2", WhereIs("a"))
+    world.say("e2", WhereIs("nobody"))
+    world.run(1)
+    a = ClientOrder("a", b"", "e1", {"t": "cloud", "u": "e2"})
+    assert world.answers == [ClientIs("a", a), ClientIs("nobody", None)]
+
+
+def test_what_was_revoked_goes_out_at_once_and_signed() -> None:
+    world = World()
+    for name in SERVERS:
+        world.say(name, Hello(1))
+    world.change()
+    world.run(0.1)
+    entry = Revocation("client", "thief", 4, int(START) + 100)
+    world.install(with_revocations(world.manager.state, [entry], START))
+    world.run(0.1)
+    for name in SERVERS:
+        assert world.revisions(name) == [2, 3]
+        trust = SiteTrust(SIGNER.public_key)
+        assert trust.revoke(world.orders[name][-1].revocations) == (entry,)
+
+
+def test_revocations_only_grow_and_their_version_only_rises() -> None:
+    entry = Revocation("client", "thief", 4, 2_000)
+    state = with_revocations(first_state(), [entry], 1_000)
+    assert (state.revision, state.revocations.version) == (2, 1)
+    assert with_revocations(state, [entry], 1_000) is state
+    assert with_revocations(state, [Revocation("client", "old", 4, 900)], 1_000) is state
+    above = with_revocations(state, [], 1_000, above=7)
+    assert (above.revocations.version, above.revocations.entries) == (8, (entry,))

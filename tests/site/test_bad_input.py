@@ -55,7 +55,9 @@ class Attacker:
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         self.true: deque[bytes] = deque(maxlen=64)
         """Datagrams that the server took."""
-        self._session = ClientSession(credentials.private_key, self._home, os.urandom)
+        self._session = ClientSession(
+            credentials.private_key, self._home, os.urandom, credential=credentials.credential
+        )
         self._inits = [self._init(new_private_key(), self._home) for _ in range(64)]
         wrong = Home(self._home.address, os.urandom(32))
         self._inits_for_another = [self._init(new_private_key(), wrong) for _ in range(64)]

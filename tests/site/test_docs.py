@@ -30,6 +30,7 @@ SECTIONS = {
     "[busy]": config.BusyConfig,
     "[emulation]": config.EmulationConfig,
     "[wire]": WireSettings,
+    "[enrolment]": config.EnrolmentConfig,
     "[site]": config.SiteConfig,
     "[[site.processors]]": ProcessorRule,
     "[[servers]]": config.ServerEntry,

@@ -207,7 +207,7 @@ def test_a_broker_is_tried_in_one_minute(tmp_path: Path, source: str) -> None:
     shell = Shell(tmp_path)
     # the ports of the last start count: free ones, not those that other programs may use
     folder = StandaloneFolder(tmp_path / "broker")
-    key = public_key(folder.make_key()).hex()
+    key = folder.ensure_server("standalone").hex()
     folder.save_place(StandalonePlace(key, port=0, http_port=0))
     with shell.start(serve) as running:
         try:

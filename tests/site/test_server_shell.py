@@ -6,6 +6,7 @@ import asyncio
 import json
 import logging
 import threading
+import time
 from collections.abc import Callable
 from io import StringIO
 from pathlib import Path
@@ -13,27 +14,46 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from nearcast.errors import NearcastError, RestartNeededError, SpoolFullError, SpoolLostError
+from nearcast.errors import (
+    ConfigError,
+    NearcastError,
+    RestartNeededError,
+    SpoolFullError,
+    SpoolLostError,
+)
 from nearcast.links.memory_mesh import MemoryHub
 from nearcast.links.mesh import PeerAddress
 from nearcast.links.tcp_mesh import TcpMesh
 from nearcast.runtime.config import ManagerEntry, MeshConfig, ServerConfig
+from nearcast.runtime.config_files import read_key_file
 from nearcast.runtime.logs import start_logging
 from nearcast.runtime.server import LiveServer, run_server
 from nearcast.runtime.spool_writer import SpoolWriter
 from nearcast.server.mesh_messages import NewOrders, encode_mesh
 from nearcast.server.outputs import Outputs
 from nearcast.server.peer_channels import PeerChannels
+from nearcast.server.signed_orders import sign_orders
 from nearcast.server.site_orders import Orders, ServerOrder
+from nearcast.site.authority import Authority
+from nearcast.trust.signed import SigningKey
 from nearcast.wire.noise import public_key
 from small_site.making import metrics_of
 
-MESH = MeshConfig("127.0.0.1:1", ManagerEntry("127.0.0.1:2", "07" * 32))
-"""Not used: here the mesh is in memory."""
-
 
 def _cloud(folder: Path, name: str = "cloud") -> ServerConfig:
-    return ServerConfig(role="cloud", id=name, data=folder, key_file=folder / "key", mesh=MESH)
+    authority = Authority.open_or_create(folder / "keys")
+    authority.ensure_server("manager", "manager", time.time())
+    authority.ensure_server(name, "cloud", time.time())
+    credential = authority.credential_file("manager").read_text().strip()
+    return ServerConfig(
+        role="cloud",
+        id=name,
+        data=folder,
+        key_file=authority.server_key_file(name),
+        authority=authority.public_key.hex(),
+        credential_file=authority.credential_file(name),
+        mesh=MeshConfig("127.0.0.1:1", ManagerEntry("127.0.0.1:2", credential)),
+    )
 
 
 def test_a_bug_in_one_event_is_counted_and_logged_and_the_server_goes_on(
@@ -123,8 +143,8 @@ def test_a_server_whose_spool_is_lost_ends_with_the_reason(
 class Peer:
     """Another server on the mesh, which says what it likes."""
 
-    def __init__(self, seed: bytes) -> None:
-        self.key = seed * 32
+    def __init__(self, key: bytes, signer: SigningKey) -> None:
+        self.key, self._signer = key, signer
         self.mesh = TcpMesh("127.0.0.1", 0, self.key)
         self.channels = PeerChannels(1)
 
@@ -134,8 +154,9 @@ class Peer:
         await self.mesh.start(self._hear)
 
     def order(self, revision: int, servers: tuple[ServerOrder, ...] = ()) -> None:
-        orders = Orders(revision, 1, "cloud", servers, (), ())
-        self.channels.send(self.server, encode_mesh(NewOrders(orders)))
+        orders = Orders(revision, 1, "cloud", servers, (), (), server="cloud")
+        document = sign_orders(self._signer, orders)
+        self.channels.send(self.server, encode_mesh(NewOrders(document)))
         self._flush()
 
     def _hear(self, server: str, frame: bytes) -> None:
@@ -147,8 +168,15 @@ class Peer:
             self.mesh.send(server, frame)
 
 
-def test_orders_come_from_the_managers_key_only(tmp_path: Path) -> None:
-    manager, liar, own_key = Peer(b"\1"), Peer(b"\2"), b"\3" * 32
+def test_orders_count_from_the_managers_link_and_with_its_signature_only(tmp_path: Path) -> None:
+    config = _cloud(tmp_path)
+    authority = Authority(tmp_path / "keys")
+    authority.server("e2", "edge", 1, time.time())
+    signer = SigningKey(read_key_file(authority.signing_key_file("manager")))
+    manager_key = read_key_file(authority.server_key_file("manager"))
+    manager = Peer(manager_key, signer)
+    liar = Peer(read_key_file(authority.server_key_file("e2")), signer)
+    forger = Peer(b"\2" * 32, SigningKey(b"f" * 32))
 
     async def until(condition: Callable[[], bool]) -> None:
         async with asyncio.timeout(30):
@@ -156,8 +184,7 @@ def test_orders_come_from_the_managers_key_only(tmp_path: Path) -> None:
                 await asyncio.sleep(0.005)
 
     async def live() -> None:
-        entry = ManagerEntry("127.0.0.1:1", public_key(manager.key).hex())
-        config = msgspec.structs.replace(_cloud(tmp_path), mesh=MeshConfig("127.0.0.1:0", entry))
+        own_key = read_key_file(config.key_file)
         mesh = TcpMesh("127.0.0.1", 0, own_key)
         server = LiveServer(config, mesh, None)
         await server.start()
@@ -168,22 +195,77 @@ def test_orders_come_from_the_managers_key_only(tmp_path: Path) -> None:
             await until(lambda: mesh.rejected.get("unknown_key", 0) >= 2)
             assert server.node.orders is None
             await manager.start(address)
+            place = ("127.0.0.1", liar.mesh.port)
+            documents = {
+                name: bytes.fromhex(authority.credential_file(name).read_text())
+                for name in ("cloud", "e2")
+            }
             servers = (
-                ServerOrder("cloud", "", 0, public_key(own_key), "127.0.0.1", mesh.port),
-                ServerOrder("e2", "", 0, public_key(liar.key), "127.0.0.1", liar.mesh.port),
+                ServerOrder("cloud", "", 0, public_key(own_key), *place, documents["cloud"]),
+                ServerOrder("e2", "", 0, public_key(liar.key), *place, documents["e2"]),
+                ServerOrder("e3", "", 0, public_key(forger.key), *place, documents["e2"]),
+                ServerOrder("e4", "", 0, public_key(forger.key), *place),
             )
             manager.order(1, servers)
-            await until(lambda: server.node.counts["mesh_refused"] > 0)
+            await until(lambda: server.node.counts["mesh_refused"] > 0)  # what e2 said
             assert server.node.orders is not None
             assert server.node.orders.revision == 1
+            # of e3 and e4 the authority knows nothing
             links = {one.server: one.state for one in mesh.states()}
             assert links == {"manager": "connected", "e2": "connected"}
+            manager._signer = SigningKey(b"f" * 32)
+            refused = server.node.counts["mesh_refused"]
+            manager.order(9, servers)
+            await until(lambda: server.node.counts["mesh_refused"] > refused)
+            assert server.node.orders.revision == 1
         finally:
             await server.stop()
-            await liar.mesh.close()
-            await manager.mesh.close()
+            for one in (liar, manager, forger):
+                await one.mesh.close()
 
     asyncio.run(live())
+    saved = (tmp_path / "orders.msgpack").read_bytes()
+
+    async def again() -> int:
+        server = LiveServer(config, MemoryHub().link("cloud"), None)
+        await server.start()
+        await server.stop()
+        return 0 if server.node.orders is None else server.node.orders.revision
+
+    assert asyncio.run(again()) == 1
+    (tmp_path / "orders.msgpack").write_bytes(saved[:-1] + bytes([saved[-1] ^ 1]))
+    assert asyncio.run(again()) == 0
+
+
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        ({"id": "e9"}, "is of cloud 'cloud', not of cloud 'e9'"),
+        ({"authority": "01" * 32}, "signed by a key that this site does not know"),
+        ({"credential_file": Path("/nowhere")}, "credential /nowhere: cannot be read"),
+    ],
+)
+def test_a_server_whose_documents_do_not_fit_does_not_start(
+    tmp_path: Path, change: dict[str, object], complaint: str
+) -> None:
+    config = msgspec.structs.replace(_cloud(tmp_path), **change)
+    with pytest.raises(ConfigError, match=complaint):
+        LiveServer(config, MemoryHub().link("cloud"), None)
+
+
+def test_a_server_with_anothers_key_or_a_manager_that_is_none_does_not_start(
+    tmp_path: Path,
+) -> None:
+    config = _cloud(tmp_path)
+    _cloud(tmp_path, "other")
+    authority = Authority(tmp_path / "keys")
+    other = msgspec.structs.replace(config, key_file=authority.server_key_file("other"))
+    with pytest.raises(ConfigError, match="is not the key of the server's credential"):
+        LiveServer(other, MemoryHub().link("cloud"), None)
+    credential = authority.credential_file("other").read_text().strip()
+    mesh = MeshConfig("127.0.0.1:1", ManagerEntry("127.0.0.1:2", credential))
+    with pytest.raises(ConfigError, match=r"mesh.manager.credential: server 'other' signs nothing"):
+        LiveServer(msgspec.structs.replace(config, mesh=mesh), MemoryHub().link("cloud"), None)
 
 
 def test_a_server_that_starts_on_a_full_disk_wants_to_be_started_again(

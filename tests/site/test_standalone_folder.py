@@ -10,7 +10,8 @@ import pytest
 from nearcast.errors import ConfigError
 from nearcast.server.processor_rules import ProcessorRule
 from nearcast.site.standalone_folder import StandaloneFolder
-from nearcast.wire.noise import public_key
+from nearcast.trust.rights import EVERYTHING
+from nearcast.trust.site_trust import SiteTrust
 
 
 def test_clients_enrolled_at_the_same_time_are_all_in(tmp_path: Path) -> None:
@@ -19,13 +20,13 @@ def test_clients_enrolled_at_the_same_time_are_all_in(tmp_path: Path) -> None:
         made = list(pool.map(lambda name: StandaloneFolder(tmp_path).enrol([name])[0], names))
     folder = StandaloneFolder(tmp_path)
     assert folder.clients() == {one.client: one.public_key for one in made}
-    assert {one.home.server_key for one in made} == {public_key(folder.make_key())}
-    assert sorted(one.name for one in tmp_path.iterdir()) == [
-        "clients.json",
-        "files.lock",
-        "server.key",
-        "standalone.json",
-    ]
+    assert {one.home.server_key for one in made} == {folder.ensure_server("standalone")}
+    trust = SiteTrust(folder.authority().public_key)
+    for one in made:
+        credential = trust.client(one.credential, one.public_key, 0.0)
+        assert (credential.client, credential.rights) == (one.client, EVERYTHING)
+    assert folder.ensure_server("another name") == made[0].home.server_key
+    assert list(tmp_path.rglob(".*")) == []  # no drafts
 
 
 def test_each_enrolment_and_each_rule_is_seen_as_a_change(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from nearcast.errors import ConfigError
 if TYPE_CHECKING:
     from nearcast.site.standalone_folder import StandaloneFolder
 
-__all__ = ["find_manager", "find_standalone"]
+__all__ = ["find_authority", "find_manager", "find_standalone"]
 
 
 def find_standalone(
@@ -26,6 +26,21 @@ def find_standalone(
     from nearcast.site.standalone_folder import StandaloneFolder
 
     return StandaloneFolder(data)
+
+
+def find_authority(site: Path | None, authority: str | None) -> bytes:
+    """Return the public key of a site's authority, from the site's folder or as it was given."""
+    from nearcast.runtime.config_files import read_key_file
+
+    if authority is None and site is not None:
+        from nearcast.site.layout import SiteFolder
+
+        return SiteFolder.find(site).authority
+    if authority is None:
+        raise click.UsageError("with --manager, --authority is needed: its public key")
+    if len(authority) == 64 and all(digit in "0123456789abcdefABCDEF" for digit in authority):
+        return bytes.fromhex(authority)
+    return read_key_file(Path(authority))
 
 
 def find_manager(site: Path | None, url: str | None, token_file: Path | None) -> tuple[str, str]:

@@ -97,7 +97,7 @@ def server(
     \b
       nearcast site server e1 --role edge --site city-keys
     """
-    from nearcast.site.authority import SERVER_DAYS
+    from nearcast.trust.credentials import SERVER_DAYS
 
     authority = _authority(folder, key_file)
     authority.server(server_id, role, days or SERVER_DAYS, time.time())
@@ -151,8 +151,8 @@ def client(
     \b
       nearcast site client car --site city-keys --publish 'traffic/#' --via e1=10.0.0.5:7000 --out car.json
     """
-    from nearcast.site.authority import CLIENT_DAYS
     from nearcast.site.client_files import make_client_file, ways_into
+    from nearcast.trust.credentials import CLIENT_DAYS
     from nearcast.trust.rights import Rights
 
     rights = Rights(publishes, subscribes, rate, payload, topics)
@@ -249,8 +249,8 @@ def renew(
       nearcast site renew server e1 --site city-keys
       nearcast site renew client car --new-key --credentials car.json --site city-keys
     """
-    from nearcast.site.authority import CLIENT_DAYS, SERVER_DAYS
     from nearcast.site.client_files import renew_client_file
+    from nearcast.trust.credentials import CLIENT_DAYS, SERVER_DAYS
 
     authority = _authority(folder, key_file)
     if kind == "server":

@@ -10,7 +10,9 @@ from msgspec import Meta
 
 from nearcast.broker.guard import GuardSettings
 from nearcast.domain.plan_kinds import Model
+from nearcast.server.enrolment import EnrolmentRules
 from nearcast.server.processor_rules import ProcessorRule
+from nearcast.trust.rights import Rights
 from nearcast.wire.settings import WireSettings
 
 __all__ = [
@@ -18,6 +20,7 @@ __all__ = [
     "BusyConfig",
     "ClientsConfig",
     "EmulationConfig",
+    "EnrolmentConfig",
     "HttpConfig",
     "LimitsConfig",
     "LogConfig",
@@ -39,6 +42,7 @@ Positive = Annotated[float, Meta(gt=0)]
 Count = Annotated[int, Meta(ge=1)]
 HostPort = Annotated[str, Meta(pattern=r"^(\[[0-9a-fA-F:.]+\]|[^:/\[\]]+):[0-9]{1,5}$")]
 PublicKey = Annotated[str, Meta(pattern=r"^[0-9a-fA-F]{64}$")]
+SignedHex = Annotated[str, Meta(pattern=r"^([0-9a-fA-F]{2})+$")]
 
 
 ONE_ADDRESS = WireSettings(
@@ -67,9 +71,8 @@ class ManagerEntry(_Section, frozen=True):
     """The manager, as the other servers find it and know it."""
 
     address: HostPort
-    public_key: PublicKey
-    """Hex digits of its X25519 public key."""
-    id: Text = "manager"
+    credential: SignedHex
+    """Hex digits: what its file in ``credentials`` holds."""
 
 
 class MeshConfig(_Section, frozen=True):
@@ -187,6 +190,10 @@ class ServerConfig(_Section, frozen=True):
     """Folder of the spool and of the last orders."""
     key_file: Path
     """Holds 64 hex digits: the X25519 private key that clients and servers know this one by."""
+    authority: PublicKey
+    """Hex digits of the site authority's Ed25519 public key."""
+    credential_file: Path
+    """Holds hex digits: what the authority signed about this server."""
     mesh: MeshConfig | None = None
     """The way to the other servers; a standalone server has none."""
     clients: ClientsConfig | None = None
@@ -203,7 +210,7 @@ class ServerConfig(_Section, frozen=True):
         if (self.role == "cloud") == (self.clients is not None):
             raise ValueError("an edge server needs the section [clients]; no other may have it")
         if self.role != "standalone" and self.manager is None:
-            raise ValueError("a server needs the section [mesh.manager]: address and public_key")
+            raise ValueError("a server needs the section [mesh.manager]: address and credential")
 
     @property
     def manager(self) -> ManagerEntry | None:
@@ -243,11 +250,35 @@ class ServerEntry(_Section, frozen=True):
     id: Text
     mesh_host: Text
     mesh_port: Port
-    public_key: PublicKey
-    """Hex digits of its X25519 public key."""
+    credential_file: Path
+    """Holds hex digits: what the authority signed about it."""
     host: str = ""
     """Where clients send datagrams; not for the cloud server."""
     port: Port = 0
+
+
+class EnrolmentConfig(_Section, frozen=True):
+    """What is granted to whoever shows the enrolment token; operators may grant anything."""
+
+    publish: tuple[Text, ...] = ()
+    """Topic patterns."""
+    subscribe: tuple[Text, ...] = ()
+    messages_per_s: Amount = 0.0
+    """0: as the servers limit everybody."""
+    payload_bytes: Annotated[int, Meta(ge=0)] = 0
+    topics: Annotated[int, Meta(ge=0)] = 0
+    days: Positive = 365.0
+    """How long a credential counts."""
+    clients_per_s: Positive = 10.0
+    """How many may enrol; ten times as many at once."""
+
+    def __post_init__(self) -> None:
+        self.rules()
+
+    def rules(self) -> EnrolmentRules:
+        """Return what is granted."""
+        limits = (self.messages_per_s, self.payload_bytes, self.topics)
+        return EnrolmentRules(Rights(self.publish, self.subscribe, *limits), self.days)
 
 
 class ManagerConfig(_Section, frozen=True):
@@ -258,11 +289,22 @@ class ManagerConfig(_Section, frozen=True):
     data: Path
     key_file: Path
     """Holds 64 hex digits: the X25519 private key that the servers know the manager by."""
+    authority: PublicKey
+    """Hex digits of the site authority's Ed25519 public key."""
+    credential_file: Path
+    """Holds hex digits: what the authority signed about the manager."""
+    signing_key_file: Path
+    """Holds 64 hex digits: the Ed25519 private key by which it signs orders and credentials."""
     mesh: MeshConfig
     site: SiteConfig
     servers: tuple[ServerEntry, ...]
     token_file: Path
     """Holds the secret that operators show."""
+    enrol_token_file: Path | None = None
+    """Holds the secret by which new clients are enrolled, and nothing else done."""
+    revocations_file: Path | None = None
+    """The authority's list of what no longer counts; read whenever it changes."""
+    enrolment: EnrolmentConfig = EnrolmentConfig()
     http: HttpConfig = HttpConfig()
 
     def __post_init__(self) -> None:
@@ -270,8 +312,5 @@ class ManagerConfig(_Section, frozen=True):
         twice = sorted({one for one in ids if ids.count(one) > 1})
         if twice:
             raise ValueError(f"server {twice[0]!r} is listed twice")
-        keys = [server.public_key.lower() for server in self.servers]
-        if len(set(keys)) < len(keys):
-            raise ValueError("two servers have the same public_key; each needs its own")
         if self.mesh.manager is not None:
             raise ValueError("the manager itself has no section [mesh.manager]")

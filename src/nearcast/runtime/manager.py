@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import heapq
 import logging
+import math
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -11,33 +13,56 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from nearcast.errors import OutputError
+from nearcast.errors import ConfigError, OutputError, TrustError
 from nearcast.links.daemon_thread import in_daemon_thread
 from nearcast.links.mesh import MeshLink
 from nearcast.links.steady_clock import SteadyClock
 from nearcast.runtime.config import ManagerConfig
+from nearcast.runtime.config_files import read_key_file
 from nearcast.runtime.http_endpoint import HttpEndpoint
-from nearcast.runtime.manager_http import answer_operator, manager_metrics, read_token
-from nearcast.runtime.manager_site import open_site, plan_version, read_another_plan
+from nearcast.runtime.manager_files import ManagerFiles
+from nearcast.runtime.manager_http import (
+    CredentialKind,
+    Tokens,
+    TooManyError,
+    answer_operator,
+    manager_metrics,
+    read_token,
+)
+from nearcast.runtime.manager_site import (
+    open_site,
+    plan_version,
+    read_another_plan,
+    with_addresses,
+)
 from nearcast.runtime.manager_store import ManagerStore
 from nearcast.runtime.mesh_peers import links_down, links_status, server_peers
+from nearcast.runtime.trust_files import checked_servers, open_trust, read_credential
+from nearcast.server.enrolment import EnrolledClient, Enroller, Enrolment
 from nearcast.server.manager import Manager
 from nearcast.server.manager_state import (
-    EnrolledClient,
-    Enrolment,
     ManagerState,
-    enrol,
     with_processors,
+    with_revocations,
     with_site,
 )
 from nearcast.server.peer_channels import draw_incarnation
 from nearcast.server.processor_rules import ProcessorRule, check_rules
 from nearcast.server.site_orders import ServerOrder
+from nearcast.trust.credentials import LONGEST_DAYS, next_serial, read_body
+from nearcast.trust.revocations import Revocation, RevocationList
+from nearcast.trust.signed import Kind, SigningKey
+from nearcast.trust.site_trust import SiteTrust
+from nearcast.wire.init_gate import TokenBuckets
 
 __all__ = ["LiveManager", "run_manager"]
 
 _log = logging.getLogger(__name__)
 _STORE_FILE = "manager.db"
+_LOOK_S = 1.0
+"""How often the files of the authority are looked at."""
+_MOST_WAYS = 7
+"""Edge servers that a client is told besides its home."""
 
 
 async def run_manager(
@@ -64,9 +89,13 @@ async def run_manager(
     NearcastError
         When it cannot start.
     """
-    token = read_token(config.token_file)
+    enrol_file = config.enrol_token_file
+    tokens = Tokens(
+        read_token(config.token_file), read_token(enrol_file) if enrol_file is not None else None
+    )
     check_rules(config.site.processors)  # complains here, not in servers
     clock = SteadyClock()
+    trust = open_trust(config, clock()).trust
     store = ManagerStore(config.data / _STORE_FILE)
     try:
         opening = asyncio.ensure_future(open_site(config, store, clock()))
@@ -76,9 +105,9 @@ async def run_manager(
             await asyncio.wait({opening, stopping}, return_when=asyncio.FIRST_COMPLETED)
             if not opening.done():
                 return
-            manager = LiveManager(config, store, mesh, clock, opening.result())
+            manager = LiveManager(config, store, mesh, clock, opening.result(), trust)
             try:
-                await manager.start(token)
+                await manager.start(tokens)
                 if on_ready is not None:
                     on_ready(manager)
                 await stopping
@@ -101,17 +130,28 @@ class LiveManager:
         mesh: MeshLink,
         clock: Callable[[], float],
         state: ManagerState,
+        trust: SiteTrust,
     ) -> None:
         self._config, self._store, self._mesh, self._clock = config, store, mesh, clock
+        self._trust = trust
+        self.credential = read_credential(config.credential_file)
+        signer = SigningKey(read_key_file(config.signing_key_file))
+        self._enroller = Enroller(store.clients, signer, config.enrolment.rules())
+        per_s = config.enrolment.clients_per_s
+        self._enrolments = TokenBuckets(per_s, 10 * per_s, 1)
+        self._files = ManagerFiles(config)
+        self._looks = 0.0
         self._manager = Manager(
             state,
+            store.clients,
+            signer,
             cloud=config.site.cloud,
             incarnation=draw_incarnation(os.urandom),
         )
         self.http: HttpEndpoint | None = None
         self._timer: asyncio.TimerHandle | None = None
 
-    async def start(self, token: str) -> None:
+    async def start(self, tokens: Tokens) -> None:
         """Listen to servers and operators."""
         self._loop = asyncio.get_running_loop()
         self.http = HttpEndpoint(
@@ -120,9 +160,10 @@ class LiveManager:
             status=self.status,
             warnings=lambda: links_down(self._mesh.states()),
             metrics=lambda: manager_metrics(self.status()),
-            answer=partial(answer_operator, self, token),
+            answer=partial(answer_operator, self, tokens),
         )
         self._learn(self._manager.state)
+        self._look()
         await self.http.start()
         await self._mesh.start(self._on_mesh)
         self._on_timer()
@@ -141,12 +182,32 @@ class LiveManager:
         """Return what operators want to see."""
         return {**self._manager.status(self._clock()), **links_status(self._mesh)}
 
-    async def enrol(self, enrolments: Sequence[Enrolment]) -> list[EnrolledClient]:
-        """Enrol clients: durable first, then the servers hear of it."""
-        state, records = enrol(self._manager.state, enrolments)
-        self._store.save_clients(records, state.revision)
-        self._install(state)
+    async def enrol(
+        self, enrolments: Sequence[Enrolment], *, is_operator: bool
+    ) -> list[EnrolledClient]:
+        """Enrol clients, durably; servers ask for those that they do not know."""
+        now, state = self._clock(), self._manager.state
+        if not is_operator and not all(self._enrolments.take("", now) for _ in enrolments):
+            raise TooManyError("too many clients enrol; try again later")
+        homes = self._store.clients.home_choice(state.servers)
+        records, revoked = self._enroller.enrol(
+            enrolments, homes, state.revocations, now, is_operator=is_operator
+        )
+        after = with_revocations(state, revoked, now)
+        self._store.save_clients(records, after)
+        if after is not state:
+            self._install(after)
         return records
+
+    async def revoke(self, kind: CredentialKind, name: str) -> int:
+        """Let no credential count that somebody has so far; return the list's version."""
+        now = self._clock()
+        known = self._store.clients.enrolled(name) if kind == "client" else None
+        least_serial = next_serial(known.serial if known else 0, now)
+        until_s = known.until_s if known else int(now + LONGEST_DAYS * 86_400)
+        self._revoke([Revocation(kind, name, least_serial, until_s)])
+        _log.info("revoked", extra={"fields": {"kind": kind, "name": name}})
+        return self._manager.state.revocations.version
 
     async def adopt(self, folder: Path) -> int:
         """Adopt another plan of the same scenario; return its version."""
@@ -155,7 +216,7 @@ class LiveManager:
         state = self._manager.state
         version = plan_version(state, site.report, self._clock())
         state = with_site(state, state.servers, site.plan, version)
-        self._store.save_site(state)
+        self._store.save_site(state, site.plan)
         self._install(state)
         fields = {"version": version.version, "folder": str(folder)}
         _log.info("plan_adopted", extra={"fields": fields})
@@ -179,16 +240,28 @@ class LiveManager:
 
     def find_client(self, client: str) -> EnrolledClient | None:
         """Return an enrolled client."""
-        return self._manager.state.clients.get(client)
+        return self._store.clients.enrolled(client)
 
     def server(self, server: str) -> ServerOrder:
         """Return where a server is."""
         return self._manager.state.servers[server].order
 
+    def ways_from(self, home: str) -> list[str]:
+        """Return other edge servers for a client, the nearest to its home first."""
+        servers = self._manager.state.servers
+        here = servers[home].place_km or (0.0, 0.0)
+        others = [
+            (math.dist(here, one.place_km), name)
+            for name, one in servers.items()
+            if one.place_km is not None and name != home
+        ]
+        return [name for _, name in heapq.nsmallest(_MOST_WAYS, others)]
+
     # Events of the loop
 
     def _on_mesh(self, server: str, data: bytes) -> None:
         self._send(self._manager.on_mesh(server, data, self._clock()))
+        self._take_lost_revocations()
         state, highest = self._manager.state, self._manager.highest_revision()
         if highest > state.revision:
             # our store was lost or is an old copy; servers only obey a higher revision
@@ -202,15 +275,59 @@ class LiveManager:
             self._install(replace(state, revision=highest + 1))
 
     def _on_timer(self) -> None:
+        if self._clock() >= self._looks:
+            self._look()
         self._send(self._manager.on_timer(self._clock()))
 
+    def _look(self) -> None:
+        """Take over what the authority has signed since the last look."""
+        self._looks = self._clock() + _LOOK_S
+        entries, version = self._files.new_revocations(self._trust)
+        try:
+            if entries:
+                self._revoke(entries, version)
+            orders = self._files.new_servers()
+            if orders is not None:
+                state = self._manager.state
+                servers = with_addresses(state.servers, self._config, orders)
+                state = replace(state, revision=state.revision + 1, servers=servers)
+                self._store.save_servers(state)
+                self._install(state)
+        except (ConfigError, OutputError) as error:
+            _log.error("change_failed", extra={"fields": {"reason": str(error)}})
+
+    def _take_lost_revocations(self) -> None:
+        """Learn again what a store that was lost or is an old copy does not know."""
+        documents, self._manager.lost_revocations = self._manager.lost_revocations, []
+        for document in documents:
+            try:
+                found = read_body(self._trust.open(Kind.REVOCATIONS, document), RevocationList)
+                self._revoke(found.entries, found.version)
+            except (TrustError, OutputError) as error:
+                _log.warning("revocations_refused", extra={"fields": {"reason": str(error)}})
+
+    def _revoke(self, entries: Sequence[Revocation], above: int = 0) -> None:
+        before = self._manager.state
+        state = with_revocations(before, entries, self._clock(), above)
+        if state is not before:
+            self._store.save_revocations(state)
+            self._install(state)
+
     def _learn(self, state: ManagerState) -> None:
-        orders = (server.order for server in state.servers.values())
-        self._mesh.learn(server_peers(orders, self._config.id))
+        """Tell the links who the servers are: those whose credentials count."""
+        now = self._clock()
+        if state.revocations.version > self._trust.revocations.version:
+            self._trust.revoke(self._manager.revocations)
+        orders = [server.order for server in state.servers.values()]
+        servers, problems = checked_servers(self._trust, orders, now)
+        for problem in problems:
+            _log.warning("server_not_trusted", extra={"fields": {"reason": problem}})
+        self._mesh.learn(server_peers(servers, self._config.id))
 
     def _install(self, state: ManagerState) -> None:
+        frames = self._manager.install(state, self._clock())
         self._learn(state)
-        self._send(self._manager.install(state, self._clock()))
+        self._send(frames)
 
     def _send(self, frames: list[tuple[str, bytes]]) -> None:
         for server, data in frames:

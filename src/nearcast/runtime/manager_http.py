@@ -1,6 +1,7 @@
-"""What operators ask the manager over HTTP: enrol clients, adopt another plan, set processors.
+"""What is asked of the manager over HTTP: enrol clients, revoke, adopt a plan, set processors.
 
-Such requests show the secret of the token file. Answers are JSON; an error is one line under
+Such requests show a token. That of operators may do all of it; that of enrolment may enrol new
+clients, and ask for those that are enrolled. Answers are JSON; an error is one line under
 ``error``.
 """
 
@@ -10,19 +11,22 @@ import asyncio
 import hmac
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 from urllib.parse import unquote
 
 import msgspec
 
-from nearcast.errors import ConfigError, NearcastError, OutputError
+from nearcast.errors import ConfigError, NearcastError, OutputError, TrustError
 from nearcast.runtime.metric_text import MetricText
-from nearcast.server.manager_state import EnrolledClient, Enrolment
+from nearcast.server.enrolment import EnrolledClient, Enrolment
 from nearcast.server.processor_rules import ProcessorRule
 from nearcast.server.site_orders import ServerOrder
+from nearcast.trust.rights import Rights
 
 __all__ = [
     "ManagerService",
+    "Tokens",
+    "TooManyError",
     "answer_operator",
     "manager_metrics",
     "read_token",
@@ -31,15 +35,40 @@ __all__ = [
 _LEAST_TOKEN_LENGTH = 16
 _ANSWER_WITHIN_S = 30.0
 """How long an operator's request may take; a plan of a million clients is read in less."""
+CredentialKind = Literal["client", "server"]
 Answer = tuple[int, Any]
 """Status and content, to be sent as JSON."""
+
+
+class TooManyError(NearcastError):
+    """More is asked than is allowed at a time; later it may be."""
+
+
+class Tokens(NamedTuple):
+    """The secrets that requests show."""
+
+    operate: str
+    enrol: str | None = None
 
 
 class ManagerService(Protocol):
     """What the HTTP side needs of a manager."""
 
-    async def enrol(self, enrolments: Sequence[Enrolment]) -> list[EnrolledClient]:
+    credential: bytes
+    """The manager's own, signed: it signs those of clients."""
+
+    async def enrol(
+        self, enrolments: Sequence[Enrolment], *, is_operator: bool
+    ) -> list[EnrolledClient]:
         """Enrol clients, durably."""
+        ...
+
+    async def revoke(self, kind: CredentialKind, name: str) -> int:
+        """Let no credential count that somebody has so far; return the list's version."""
+        ...
+
+    def ways_from(self, home: str) -> list[str]:
+        """Return other edge servers for a client, the nearest to its home first."""
         ...
 
     def find_client(self, client: str) -> EnrolledClient | None:
@@ -69,6 +98,13 @@ class _EnrolBody(msgspec.Struct, forbid_unknown_fields=True):
     public_key: str
     x_km: float | None = None
     y_km: float | None = None
+    rights: Rights | None = None
+    days: float | None = None
+
+
+class _RevokeBody(msgspec.Struct, forbid_unknown_fields=True):
+    kind: CredentialKind
+    name: str
 
 
 class _PlanBody(msgspec.Struct, forbid_unknown_fields=True):
@@ -105,7 +141,14 @@ def manager_metrics(status: Mapping[str, Any]) -> bytes:
         "plan_version": ("Version of the plan in force.", status["plan_version"]),
         "servers": ("Servers of the site.", status["counts"]["servers"]),
         "servers_up": ("Servers that were heard lately.", status["counts"]["servers_up"]),
-        "clients_enrolled": ("Clients that may connect.", status["counts"]["clients_enrolled"]),
+        "clients_enrolled": (
+            "Clients that the manager has given a credential.",
+            status["counts"]["clients_enrolled"],
+        ),
+        "revocations": (
+            "Clients and servers of which credentials were revoked.",
+            status["counts"]["revocations"],
+        ),
     }
     for name, (meaning, value) in gauges.items():
         text.add(f"nearcast_manager_{name}", "gauge", meaning, value)
@@ -114,7 +157,7 @@ def manager_metrics(status: Mapping[str, Any]) -> bytes:
 
 async def answer_operator(
     service: ManagerService,
-    token: str,
+    tokens: Tokens,
     method: str,
     path: str,
     body: bytes,
@@ -122,13 +165,22 @@ async def answer_operator(
 ) -> Answer:
     """Return the status and the content of the answer to one request."""
     given = headers.get("Authorization", "")
-    if not hmac.compare_digest(given.encode(), f"Bearer {token}".encode()):
+    is_operator = _shows(given, tokens.operate)
+    if not is_operator and not (tokens.enrol and _shows(given, tokens.enrol)):
         return 401, {"error": "wrong or missing token: send 'Authorization: Bearer TOKEN'"}
     try:
         async with asyncio.timeout(_ANSWER_WITHIN_S):
+            if path == "/clients" or path.startswith("/clients/"):
+                return await _answer_enrolment(service, method, path, body, is_operator)
+            if not is_operator:
+                return 403, {"error": "this is for operators; the token is for enrolment only"}
             return await _answer(service, method, path, body)
     except msgspec.MsgspecError as error:
         return 400, {"error": f"the body of the request cannot be used: {error}"}
+    except TrustError as error:
+        return 403, {"error": str(error)}
+    except TooManyError as error:
+        return 429, {"error": str(error)}
     except (OutputError, TimeoutError) as error:
         return 503, {"error": str(error) or "the manager is busy; try again later"}
     except NearcastError as error:
@@ -136,8 +188,9 @@ async def answer_operator(
 
 
 async def _answer(service: ManagerService, method: str, path: str, body: bytes) -> Answer:
-    if (method, path) == ("POST", "/clients"):
-        return await _enrol(service, body)
+    if (method, path) == ("POST", "/revocations"):
+        asked = msgspec.json.decode(body, type=_RevokeBody)
+        return 200, {"version": await service.revoke(asked.kind, asked.name)}
     if (method, path) == ("POST", "/plans"):
         plan = Path(msgspec.json.decode(body, type=_PlanBody).plan)
         return 200, {"plan_version": await service.adopt(plan)}
@@ -146,23 +199,28 @@ async def _answer(service: ManagerService, method: str, path: str, body: bytes) 
         return 200, {"revision": await service.set_processors(rules)}
     if (method, path) == ("GET", "/processors"):
         return 200, msgspec.to_builtins(list(service.processors))
-    if method == "GET" and path.startswith("/clients/"):
-        name = unquote(path.removeprefix("/clients/"))
-        found = service.find_client(name)
-        if found is None:
-            return 404, {"error": f"client {name!r} is not enrolled"}
-        return 200, _about(service, found)
     return 404, {"error": f"there is no {method} {path}"}
 
 
-async def _enrol(service: ManagerService, body: bytes) -> Answer:
-    """Enrol one client, or a list of them all or none."""
-    asked = msgspec.json.decode(body, type=_EnrolBody | list[_EnrolBody])
-    if isinstance(asked, list):
-        enrolled = await service.enrol([_enrolment(one) for one in asked])
-        return 200, [_about(service, one) for one in enrolled]
-    (one,) = await service.enrol([_enrolment(asked)])
-    return 200, _about(service, one)
+async def _answer_enrolment(
+    service: ManagerService, method: str, path: str, body: bytes, is_operator: bool
+) -> Answer:
+    """Enrol one client, or a list of them all or none; or tell about one."""
+    if (method, path) == ("POST", "/clients"):
+        asked = msgspec.json.decode(body, type=_EnrolBody | list[_EnrolBody])
+        wanted = [_enrolment(one) for one in (asked if isinstance(asked, list) else [asked])]
+        return 200, _about(service, await service.enrol(wanted, is_operator=is_operator))
+    name = unquote(path.removeprefix("/clients/"))
+    if method != "GET" or not name or path == "/clients":
+        return 404, {"error": f"there is no {method} {path}"}
+    found = service.find_client(name)
+    if found is None:
+        return 404, {"error": f"client {name!r} is not enrolled"}
+    return 200, _about(service, [found])
+
+
+def _shows(given: str, token: str) -> bool:
+    return hmac.compare_digest(given.encode(), f"Bearer {token}".encode())
 
 
 def _enrolment(asked: _EnrolBody) -> Enrolment:
@@ -175,17 +233,26 @@ def _enrolment(asked: _EnrolBody) -> Enrolment:
     place_km = None
     if asked.x_km is not None and asked.y_km is not None:
         place_km = (asked.x_km, asked.y_km)
-    return Enrolment(asked.client, public_key, place_km)
+    return Enrolment(asked.client, public_key, place_km, asked.rights, asked.days)
 
 
-def _about(service: ManagerService, client: EnrolledClient) -> dict[str, Any]:
-    home = service.server(client.home)
+def _about(service: ManagerService, clients: Sequence[EnrolledClient]) -> dict[str, Any]:
+    """Return credentials and homes, with what proves them to one who knows the authority."""
+    ways = {one.home: service.ways_from(one.home) for one in clients}
+    servers = {name: service.server(name) for home in ways for name in (home, *ways[home])}
     return {
-        "client": client.client,
-        "home": {
-            "host": home.host,
-            "port": home.port,
-            "server_key": home.public_key.hex(),
+        "manager": service.credential.hex(),
+        "servers": {
+            name: {"host": one.host, "port": one.port, "credential": one.credential.hex()}
+            for name, one in servers.items()
         },
-        "delays_ms": {},
+        "clients": [
+            {
+                "client": one.client,
+                "credential": one.credential.hex(),
+                "home": one.home,
+                "ways": ways[one.home],
+            }
+            for one in clients
+        ],
     }

@@ -17,16 +17,26 @@ from nearcast.domain.plan import Model
 from nearcast.domain.plan_files import read_plan, report_to_json
 from nearcast.domain.scenario import Scenario
 from nearcast.domain.scenario_files import read_scenario
-from nearcast.errors import ConfigError, PlanError
+from nearcast.errors import ConfigError, PlanError, TrustError
 from nearcast.links.daemon_thread import in_daemon_thread
 from nearcast.planning.request import PlanRequest, Progress
 from nearcast.runtime.config import ManagerConfig, SiteConfig
 from nearcast.runtime.manager_store import ManagerStore
+from nearcast.runtime.trust_files import read_credential
 from nearcast.server.manager_state import ManagerState, PlanVersion, SiteServer, with_site
 from nearcast.server.orders_from_plan import SitePlan, check_servers, name_plan, names_of
 from nearcast.server.site_orders import ServerOrder
+from nearcast.trust.credentials import ServerCredential, read_body
+from nearcast.trust.signed import read_signed
 
-__all__ = ["PlannedSite", "open_site", "plan_version", "read_another_plan"]
+__all__ = [
+    "PlannedSite",
+    "open_site",
+    "plan_version",
+    "read_another_plan",
+    "server_orders",
+    "with_addresses",
+]
 
 _log = logging.getLogger(__name__)
 
@@ -60,17 +70,18 @@ async def open_site(config: ManagerConfig, store: ManagerStore, now: float) -> M
         source = _digest_of_files(config.site)
     except OSError as error:
         raise ConfigError(f"{error.filename}: cannot be read: {error.strerror}") from None
-    settings = _digest((config.site.cloud, config.servers))
+    orders = server_orders(config)
+    settings = _digest((config.site.cloud, orders))
     processors = _digest(config.site.processors)
     if state is None or source not in (None, store.fact("source")):
-        site = await in_daemon_thread(lambda: _read_site(config))
+        site = await in_daemon_thread(lambda: _read_site(config, orders))
         state = with_site(state, site.servers, site.plan, plan_version(state, site.report, now))
         state = _with_configured_processors(state, config, store)
         facts = {"source": source or "", "settings": settings, "scenario": site.scenario}
-        store.save_site(state, **facts, configured_processors=processors)
+        store.save_site(state, site.plan, **facts, configured_processors=processors)
         _log.info("plan_adopted", extra={"fields": {"version": state.versions[-1].version}})
     elif (settings, processors) != (store.fact("settings"), store.fact("configured_processors")):
-        servers = _with_addresses(state.servers, config)
+        servers = with_addresses(state.servers, config, orders)
         state = replace(state, revision=state.revision + 1, servers=servers)
         state = _with_configured_processors(state, config, store)
         store.save_servers(state, settings=settings, configured_processors=processors)
@@ -105,17 +116,57 @@ def read_another_plan(config: ManagerConfig, folder: Path, scenario_known: str) 
             "the scenario changed since the manager read it; restart the manager",
             file=str(config.site.scenario),
         )
-    return _planned(config, scenario, folder)
+    return _planned(config, server_orders(config), scenario, folder)
 
 
-def _read_site(config: ManagerConfig) -> PlannedSite:
+def server_orders(config: ManagerConfig) -> dict[str, ServerOrder]:
+    """Return the servers as the configuration and their credentials name them.
+
+    Raises
+    ------
+    ConfigError
+        When a credential is of another server; whether it still counts is asked later.
+    """
+    orders: dict[str, ServerOrder] = {}
+    for one in config.servers:
+        document = read_credential(one.credential_file)
+        try:
+            credential = read_body(read_signed(document).body, ServerCredential)
+        except TrustError as error:
+            raise ConfigError(f"credential {one.credential_file}: {error}") from None
+        if credential.server != one.id:
+            raise ConfigError(
+                f"credential {one.credential_file}: is of {credential.server!r}, not {one.id!r}"
+            )
+        orders[one.id] = ServerOrder(
+            one.id,
+            one.host,
+            one.port,
+            credential.public_key,
+            one.mesh_host,
+            one.mesh_port,
+            document,
+        )
+    keys = {order.public_key: name for name, order in orders.items()}
+    if len(keys) < len(orders):
+        raise ConfigError("two of [[servers]] have the same key; each needs its own")
+    return orders
+
+
+def _read_site(config: ManagerConfig, orders: Mapping[str, ServerOrder]) -> PlannedSite:
     scenario = read_scenario(config.site.scenario)
-    return _planned(config, scenario, config.site.plan)
+    return _planned(config, orders, scenario, config.site.plan)
 
 
-def _planned(config: ManagerConfig, scenario: Scenario, folder: Path | None) -> PlannedSite:
+def _planned(
+    config: ManagerConfig,
+    orders: Mapping[str, ServerOrder],
+    scenario: Scenario,
+    folder: Path | None,
+) -> PlannedSite:
     site = config.site
-    servers = _with_addresses(_servers_of(scenario), config)  # complains before the long work
+    # complains before the long work
+    servers = with_addresses(_servers_of(scenario), config, orders)
     if folder is not None:
         plan, report = read_plan(folder, scenario)
     else:
@@ -160,22 +211,11 @@ def _servers_of(scenario: Scenario) -> dict[str, SiteServer]:
     }
 
 
-def _with_addresses(
-    servers: Mapping[str, SiteServer], config: ManagerConfig
+def with_addresses(
+    servers: Mapping[str, SiteServer], config: ManagerConfig, orders: Mapping[str, ServerOrder]
 ) -> dict[str, SiteServer]:
     """Return servers with the addresses and keys of the configuration, the cloud server added."""
     cloud = config.site.cloud
-    orders = {
-        one.id: ServerOrder(
-            one.id,
-            one.host,
-            one.port,
-            bytes.fromhex(one.public_key),
-            one.mesh_host,
-            one.mesh_port,
-        )
-        for one in config.servers
-    }
     edges = {name: server for name, server in servers.items() if server.place_km is not None}
     check_servers(edges, orders.values(), cloud)
     if config.id in orders:

@@ -1,8 +1,12 @@
-"""The manager's state on disk: SQLite, one transaction per change, nothing lost by a crash."""
+"""The manager's state on disk: SQLite, one transaction per change, nothing lost by a crash.
+
+Clients stay there: `StoredClients` answers what the manager asks about them.
+"""
 
 from __future__ import annotations
 
 import json
+import os
 import sqlite3
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -12,44 +16,53 @@ from typing import Any
 import msgspec
 
 from nearcast.errors import ConfigError, NearcastError, OutputError, RestartNeededError
-from nearcast.server.manager_state import EnrolledClient, ManagerState, PlanVersion, SiteServer
+from nearcast.runtime.stored_clients import StoredClients
+from nearcast.server.enrolment import EnrolledClient
+from nearcast.server.manager_state import ManagerState, PlanVersion, SiteServer, SiteTopic
 from nearcast.server.orders_from_plan import PlannedTopic, SitePlan
 from nearcast.server.processor_rules import ProcessorRule
 from nearcast.server.site_orders import ServerOrder
+from nearcast.trust.revocations import RevocationList
 
 __all__ = ["ManagerStore"]
 
 _APPLICATION_ID = 0x6E636D67
 """Marks a file as ours: "ncmg"."""
-_PLANS_KEPT = 5
-"""Plans whose tables stay; of older ones only the row in plan_versions does."""
-
 _MIGRATIONS = (
     """
     CREATE TABLE facts (name TEXT PRIMARY KEY, value ANY NOT NULL);
     CREATE TABLE servers (
         server TEXT PRIMARY KEY, host TEXT NOT NULL, port INTEGER NOT NULL,
         public_key BLOB NOT NULL, mesh_host TEXT NOT NULL, mesh_port INTEGER NOT NULL,
-        x_km REAL, y_km REAL,
+        credential BLOB NOT NULL, x_km REAL, y_km REAL,
         storage REAL NOT NULL, compute REAL NOT NULL, client_limit REAL NOT NULL
     );
     CREATE TABLE clients (
         client TEXT PRIMARY KEY, public_key BLOB NOT NULL UNIQUE, home TEXT NOT NULL,
-        x_km REAL, y_km REAL
+        x_km REAL, y_km REAL, serial INTEGER NOT NULL, until_s INTEGER NOT NULL,
+        rights BLOB NOT NULL, credential BLOB NOT NULL
     );
+    CREATE INDEX clients_by_home ON clients (home);
     CREATE TABLE plan_versions (
         version INTEGER PRIMARY KEY, adopted_at REAL NOT NULL, model TEXT, method TEXT,
         cost REAL, metrics TEXT NOT NULL
     );
     CREATE TABLE topics (
-        version INTEGER NOT NULL, topic TEXT NOT NULL, spool INTEGER NOT NULL,
-        edge_brokers TEXT NOT NULL, delegates INTEGER NOT NULL, share TEXT NOT NULL,
-        PRIMARY KEY (version, topic)
+        topic TEXT PRIMARY KEY, spool INTEGER NOT NULL, edge_brokers TEXT NOT NULL,
+        delegates INTEGER NOT NULL, streams TEXT NOT NULL, version INTEGER NOT NULL,
+        moved_from TEXT NOT NULL
     );
     CREATE TABLE homes (
-        version INTEGER NOT NULL, client TEXT NOT NULL, server TEXT NOT NULL,
-        publish TEXT, PRIMARY KEY (version, client)
-    );
+        client TEXT PRIMARY KEY, server TEXT NOT NULL, before TEXT, publish TEXT
+    ) WITHOUT ROWID;
+    CREATE INDEX homes_by_server ON homes (server);
+    CREATE INDEX homes_by_last_server ON homes (before) WHERE before IS NOT NULL;
+    CREATE TABLE visits (
+        server TEXT NOT NULL, client TEXT NOT NULL, PRIMARY KEY (server, client)
+    ) WITHOUT ROWID;
+    CREATE TABLE topics_at (
+        server TEXT NOT NULL, topic TEXT NOT NULL, PRIMARY KEY (server, topic)
+    ) WITHOUT ROWID;
     """,
 )
 """The scripts that lead from one schema version to the next; never change one that was released."""
@@ -73,6 +86,7 @@ class ManagerStore:
         self._path = path
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
+            os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))  # it holds who is who
             self._database = sqlite3.connect(path, isolation_level=None, timeout=1.0)
         except (OSError, sqlite3.Error) as error:
             raise ConfigError(f"{path}: the manager's store cannot be opened: {error}") from None
@@ -84,6 +98,8 @@ class ManagerStore:
         except ConfigError:
             self._database.close()
             raise
+        self.clients = StoredClients(self._database)
+        """What is known about clients."""
 
     def close(self) -> None:
         """Let go of the file."""
@@ -101,61 +117,58 @@ class ManagerStore:
         row = self._database.execute("SELECT value FROM facts WHERE name = ?", (name,)).fetchone()
         return row[0] if row else None
 
-    def save_site(self, state: ManagerState, **facts: str | int) -> None:
-        """Write everything, the plan in force as a version of its own."""
-        version, plan = state.versions[-1], state.plan
-        number = version.version
+    def save_site(self, state: ManagerState, plan: SitePlan, **facts: str | int) -> None:
+        """Write another plan, which comes into force, and the servers."""
+        version = state.versions[-1]
         with self._transaction(state.revision) as database:
             _save_servers(database, state.servers.values())
             _save_processors(database, state.processors)
-            database.execute("DELETE FROM clients")
-            _save_clients(database, state.clients.values())
             database.execute(
                 "INSERT INTO plan_versions VALUES (?, ?, ?, ?, ?, ?)",
                 (
-                    *(number, version.adopted_at, version.model, version.method, version.cost),
-                    json.dumps(dict(version.metrics)),
+                    *(version.version, version.adopted_at, version.model, version.method),
+                    *(version.cost, json.dumps(dict(version.metrics))),
                 ),
             )
+            database.execute("DELETE FROM topics")
             database.executemany(
-                "INSERT INTO topics VALUES (?, ?, ?, ?, ?, ?)",
+                "INSERT INTO topics VALUES (?, ?, ?, ?, ?, ?, ?)",
                 (
                     (
-                        *(number, one.topic, one.spool, json.dumps(one.edge_brokers)),
-                        *(one.delegates, json.dumps(dict(one.share))),
+                        *(one.planned.topic, one.planned.spool),
+                        *(json.dumps(one.planned.edge_brokers), one.planned.delegates),
+                        *(one.planned.streams, one.version, json.dumps(one.moved_from)),
                     )
-                    for one in plan.topics
+                    for one in state.topics
                 ),
             )
-            database.executemany(
-                "INSERT INTO homes VALUES (?, ?, ?, ?)",
-                (
-                    (number, client, home, _json_or_null(plan.publish.get(client)))
-                    for client, home in plan.homes.items()
-                ),
-            )
-            for table in ("topics", "homes"):
-                database.execute(f"DELETE FROM {table} WHERE version <= ?", (number - _PLANS_KEPT,))
+            self.clients.replace_plan(plan.clients, state.servers)
             for name, value in facts.items():
                 database.execute("REPLACE INTO facts VALUES (?, ?)", (name, value))
 
+    def save_clients(self, clients: Iterable[EnrolledClient], state: ManagerState) -> None:
+        """Add enrolled clients, or replace those that have the same names, and what is revoked."""
+        with self._transaction(state.revision) as database:
+            _save_revocations(database, state.revocations)
+            self.clients.save(clients)
+
     def save_servers(self, state: ManagerState, **facts: str | int) -> None:
-        """Write what the configuration says of the site: servers and processors."""
+        """Write other addresses and processors."""
         with self._transaction(state.revision) as database:
             _save_servers(database, state.servers.values())
             _save_processors(database, state.processors)
             for name, value in facts.items():
                 database.execute("REPLACE INTO facts VALUES (?, ?)", (name, value))
 
-    def save_clients(self, clients: Iterable[EnrolledClient], revision: int) -> None:
-        """Write clients that were enrolled, or enrolled again."""
-        with self._transaction(revision) as database:
-            _save_clients(database, clients)
-
     def save_processors(self, state: ManagerState) -> None:
-        """Write what brokers do with messages."""
+        """Write other processors."""
         with self._transaction(state.revision) as database:
             _save_processors(database, state.processors)
+
+    def save_revocations(self, state: ManagerState) -> None:
+        """Write what was revoked."""
+        with self._transaction(state.revision) as database:
+            _save_revocations(database, state.revocations)
 
     def save_revision(self, revision: int) -> None:
         """Write the revision alone."""
@@ -205,6 +218,7 @@ class ManagerStore:
                 yield database
                 database.execute("REPLACE INTO facts VALUES ('revision', ?)", (revision,))
         except sqlite3.Error as error:
+            self.clients.refresh()  # it counted what is not there
             raise OutputError(f"{self._path}: the change cannot be written: {error}") from error
 
     def _load(self) -> ManagerState | None:
@@ -217,46 +231,37 @@ class ManagerStore:
         )
         if revision is None or not versions:
             return None
-        number = (versions[-1].version,)
-        topics = rows(
-            "SELECT topic, spool, edge_brokers, delegates, share FROM topics"
-            " WHERE version = ? ORDER BY rowid",
-            number,
-        )
-        homes = rows(
-            "SELECT client, server, publish FROM homes WHERE version = ? ORDER BY rowid", number
-        ).fetchall()
-        plan = SitePlan(
-            topics=tuple(
-                PlannedTopic(
-                    topic, spool, tuple(json.loads(brokers)), bool(delegates), json.loads(share)
-                )
-                for topic, spool, brokers, delegates, share in topics
-            ),
-            homes={client: server for client, server, _ in homes},
-            publish={client: json.loads(publish) for client, _, publish in homes if publish},
+        topics = tuple(
+            SiteTopic(
+                PlannedTopic(topic, spool, tuple(json.loads(brokers)), bool(delegates), streams),
+                version,
+                tuple(json.loads(moved_from)),
+            )
+            for topic, spool, brokers, delegates, streams, version, moved_from in rows(
+                "SELECT * FROM topics ORDER BY rowid"
+            )
         )
         servers = {
-            row[0]: SiteServer(ServerOrder(*row[:6]), _place(*row[6:8]), *row[8:])
+            row[0]: SiteServer(ServerOrder(*row[:7]), _place(*row[7:9]), *row[9:])
             for row in rows("SELECT * FROM servers ORDER BY rowid")
         }
-        clients = {
-            client: EnrolledClient(client, key, home, _place(x, y))
-            for client, key, home, x, y in rows("SELECT * FROM clients ORDER BY rowid")
-        }
-        saved = self.fact("processors")
+        saved, revoked = self.fact("processors"), self.fact("revocations")
         rules = msgspec.json.decode(saved, type=tuple[ProcessorRule, ...]) if saved else ()
-        return ManagerState(revision, servers, versions, plan, clients, rules)
+        revocations = (
+            msgspec.msgpack.decode(revoked, type=RevocationList) if revoked else RevocationList()
+        )
+        return ManagerState(revision, servers, versions, topics, rules, revocations)
 
 
 def _save_servers(database: sqlite3.Connection, servers: Iterable[SiteServer]) -> None:
     database.execute("DELETE FROM servers")
     database.executemany(
-        "INSERT INTO servers VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        "INSERT INTO servers VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (
             (
                 *(one.order.server, one.order.host, one.order.port, one.order.public_key),
-                *(one.order.mesh_host, one.order.mesh_port, *(one.place_km or (None, None))),
+                *(one.order.mesh_host, one.order.mesh_port, one.order.credential),
+                *(one.place_km or (None, None)),
                 *(one.storage, one.compute, one.client_limit),
             )
             for one in servers
@@ -269,21 +274,10 @@ def _save_processors(database: sqlite3.Connection, rules: tuple[ProcessorRule, .
     database.execute("REPLACE INTO facts VALUES ('processors', ?)", (text,))
 
 
-def _save_clients(database: sqlite3.Connection, clients: Iterable[EnrolledClient]) -> None:
-    database.executemany(
-        "INSERT INTO clients VALUES (?, ?, ?, ?, ?) ON CONFLICT (client) DO UPDATE SET"
-        " public_key = excluded.public_key, home = excluded.home,"
-        " x_km = excluded.x_km, y_km = excluded.y_km",
-        (
-            (one.client, one.public_key, one.home, *(one.place_km or (None, None)))
-            for one in clients
-        ),
-    )
+def _save_revocations(database: sqlite3.Connection, revocations: RevocationList) -> None:
+    content = msgspec.msgpack.encode(revocations)
+    database.execute("REPLACE INTO facts VALUES ('revocations', ?)", (content,))
 
 
 def _place(x_km: float | None, y_km: float | None) -> tuple[float, float] | None:
     return None if x_km is None or y_km is None else (x_km, y_km)
-
-
-def _json_or_null(publish: Any) -> str | None:
-    return json.dumps(dict(publish)) if publish else None

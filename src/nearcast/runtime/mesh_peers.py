@@ -7,15 +7,9 @@ from dataclasses import asdict
 from typing import Any
 
 from nearcast.links.mesh import LinkState, MeshLink, PeerAddress
-from nearcast.runtime.config import ManagerEntry, split_host_port
 from nearcast.server.site_orders import ServerOrder
 
-__all__ = ["isolation", "links_down", "links_status", "manager_peer", "server_peers"]
-
-
-def manager_peer(entry: ManagerEntry) -> PeerAddress:
-    """Return the manager as the configuration of another server names it."""
-    return PeerAddress(entry.id, *split_host_port(entry.address), bytes.fromhex(entry.public_key))
+__all__ = ["isolation", "links_down", "links_status", "server_peers"]
 
 
 def server_peers(orders: Iterable[ServerOrder], own_id: str) -> list[PeerAddress]:

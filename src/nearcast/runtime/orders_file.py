@@ -1,35 +1,32 @@
-"""The last orders of the manager, kept for a start without it."""
+"""The last orders of the manager as it signed them, kept for a start without it."""
 
 from __future__ import annotations
 
 import logging
 from pathlib import Path
 
-import msgspec
-
-from nearcast.server.site_orders import Orders
+from nearcast.errors import OutputError
+from nearcast.links.secret_file import write_secret
 
 __all__ = ["load_orders", "save_orders"]
 
 _log = logging.getLogger(__name__)
 
 
-def load_orders(path: Path) -> Orders | None:
-    """Return the orders that were kept, None when there are no readable ones."""
+def load_orders(path: Path) -> bytes | None:
+    """Return the document that was kept, None when there is none that can be read."""
     try:
-        return msgspec.msgpack.decode(path.read_bytes(), type=Orders)
+        return path.read_bytes()
     except FileNotFoundError:
         return None
-    except (OSError, msgspec.MsgspecError) as error:
+    except OSError as error:
         _log.warning("orders_unreadable", extra={"fields": {"reason": str(error)}})
         return None
 
 
-def save_orders(path: Path, orders: Orders) -> None:
+def save_orders(path: Path, document: bytes) -> None:
     """Keep the orders for a start without the manager; a failure costs no more than that."""
-    part = path.with_suffix(".part")
     try:
-        part.write_bytes(msgspec.msgpack.encode(orders))
-        part.replace(path)
-    except OSError as error:
+        write_secret(path, document, sync=False)
+    except OutputError as error:
         _log.warning("orders_not_saved", extra={"fields": {"reason": str(error)}})

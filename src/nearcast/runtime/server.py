@@ -10,7 +10,13 @@ from typing import Any
 
 from nearcast.broker.guard import GuardSettings
 from nearcast.broker.requests import ProcessResult
-from nearcast.errors import NO_ROOM, OutputError, RestartNeededError, SpoolFullError
+from nearcast.errors import (
+    NO_ROOM,
+    OutputError,
+    RestartNeededError,
+    SpoolFullError,
+    TrustError,
+)
 from nearcast.links.emulated_mesh import EmulatedMesh
 from nearcast.links.garbage import freeze_gc
 from nearcast.links.mesh import MeshLink
@@ -21,13 +27,14 @@ from nearcast.runtime.config_files import read_key_file
 from nearcast.runtime.event_log import EventLog
 from nearcast.runtime.event_log_frames import EventLogSettings
 from nearcast.runtime.http_endpoint import HttpEndpoint
-from nearcast.runtime.mesh_peers import manager_peer, server_peers
+from nearcast.runtime.mesh_peers import server_peers
 from nearcast.runtime.metrics import ServerMetrics
 from nearcast.runtime.orders_file import load_orders, save_orders
 from nearcast.runtime.processor_host import ProcessorHost
 from nearcast.runtime.server_report import ServerReport
 from nearcast.runtime.spool_process import SpoolProcessSettings
 from nearcast.runtime.spool_writer import SpoolWriter
+from nearcast.runtime.trust_files import checked_servers, open_trust
 from nearcast.runtime.watchdog import HUNG_FILE, Heartbeat, WatchdogSettings, read_hung
 from nearcast.server.outputs import Outputs, StageDelays
 from nearcast.server.peer_channels import PeerChannels, draw_incarnation
@@ -61,6 +68,7 @@ class LiveServer:
             EmulatedMesh(mesh, config.emulation.delays_s) if config.emulation else mesh
         )
         self.clock = SteadyClock()
+        self.trust = open_trust(config, self.clock())
         self.metrics = ServerMetrics(config.id)
         self.ended = asyncio.Event()
         """Set when it must end by itself, for the reason in `report.lost`."""
@@ -89,8 +97,8 @@ class LiveServer:
         except BaseException:
             await self._opened.aclose()
             raise
+        self._learn(None)
         saved = load_orders(self.config.data / _ORDERS_FILE)
-        self._learn(saved)
         if saved is not None:
             self.obey(saved)
         if self._udp is not None:
@@ -187,15 +195,18 @@ class LiveServer:
         """Where clients send their datagrams; None when it has no clients."""
         return None if self._udp is None else self._udp.address
 
-    def obey(self, orders: Orders) -> None:
-        """Take orders that do not come from the manager: from the disk, or an operator here."""
-        self._do(self.node.obey(orders, self.clock()))
+    def obey(self, document: bytes) -> None:
+        """Take signed orders that do not come from the manager: from the disk, or made here."""
+        try:
+            self._do(self.node.obey_document(document, self.clock()))
+        except TrustError as error:
+            _log.warning("orders_refused", extra={"fields": {"reason": str(error)}})
 
     def _make_server(self, recovered: Recovery, heartbeat: Heartbeat) -> Server:
         config = self.config
         settings = ServerSettings(
             config.id,
-            config.manager.id if config.manager is not None else "",
+            self.trust.manager.server if self.trust.manager is not None else "",
             Capacity(
                 float("inf") if config.limits.storage is None else config.limits.storage,
                 float("inf") if config.limits.compute is None else config.limits.compute,
@@ -223,6 +234,7 @@ class LiveServer:
             recovered.state.topics,
             access,
             watch=heartbeat,
+            trust=self.trust.trust,
             damages=len(recovered.damages),
         )
 
@@ -241,11 +253,14 @@ class LiveServer:
                 self._host.prepare(topic.settings)
 
     def _learn(self, orders: Orders | None) -> None:
-        """Tell the links who the other servers are."""
-        manager = self.config.manager
-        peers = [] if manager is None else [manager_peer(manager)]
+        """Tell the links who the other servers are: those whose credentials count."""
+        manager = self.trust.manager
+        peers = [] if manager is None else [manager]
         if orders is not None:
-            peers += server_peers(orders.servers, self.config.id)
+            servers, problems = checked_servers(self.trust.trust, orders.servers, self.clock())
+            peers += server_peers(servers, self.config.id)
+            for problem in problems:
+                _log.warning("server_not_trusted", extra={"fields": {"reason": problem}})
         self._mesh.learn(peers)
 
     # Events of the loop
@@ -320,7 +335,8 @@ class LiveServer:
             _log.info(incident.event, extra={"fields": incident.fields})
         if out.orders is not None:
             self._learn(out.orders)
-            save_orders(self.config.data / _ORDERS_FILE, out.orders)
+            if out.orders_document:
+                save_orders(self.config.data / _ORDERS_FILE, out.orders_document)
             self._prepare_processors()
         self._set_timer()
 

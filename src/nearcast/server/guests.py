@@ -35,6 +35,8 @@ class Guests:
 
     def arrived(self, client: str, now: float) -> None:
         """Ask where a client belongs."""
+        if not self._peers.manager:
+            return  # a server on its own is everybody's home
         self._ask_at[client] = now + _ASK_AGAIN_S
         self._peers.send(self._peers.manager, WhereIs(client))
 

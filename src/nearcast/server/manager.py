@@ -10,13 +10,33 @@ from dataclasses import dataclass
 from typing import Any
 
 from nearcast.errors import WireError
-from nearcast.server.manager_state import ManagerState, SiteServer, make_orders
-from nearcast.server.mesh_messages import Hello, LoadReport, NewOrders, decode_mesh, encode_mesh
+from nearcast.server.manager_state import (
+    ClientDirectory,
+    ManagerState,
+    SiteServer,
+    make_orders,
+    with_cloud,
+)
+from nearcast.server.mesh_messages import (
+    ClientIs,
+    Hello,
+    LoadReport,
+    MeshMessage,
+    NewOrders,
+    WhereIs,
+    decode_mesh,
+    encode_mesh,
+)
 from nearcast.server.peer_channels import PeerChannels
+from nearcast.server.signed_orders import sign_orders
+from nearcast.trust.revocations import issue_revocations
+from nearcast.trust.signed import SigningKey
 
 __all__ = ["Manager", "ManagerSettings"]
 
 _HIGHEST_REVISION = 1 << 53
+_PUSHES_PER_PASS = 8
+"""Orders made before others get their turn: each is a query and a signature."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +70,10 @@ class Manager:
     ----------
     state
         The site, as the store has it.
+    clients
+        The clients of the site.
+    signer
+        The key by which orders and revocations are signed.
     cloud
         The id of the cloud server.
     incarnation
@@ -59,18 +83,23 @@ class Manager:
     def __init__(
         self,
         state: ManagerState,
+        clients: ClientDirectory,
+        signer: SigningKey,
         *,
         cloud: str,
         incarnation: int,
         settings: ManagerSettings | None = None,
     ) -> None:
-        self._state, self._cloud = state, cloud
+        self._state, self._clients, self._signer, self._cloud = state, clients, signer, cloud
         self._settings = settings or ManagerSettings()
         self._channels = PeerChannels(incarnation)
         self._records = {name: _ServerRecord() for name in state.servers}
-        self._orders: bytes | None = None
+        self.revocations = self._sign_revocations()
+        """The signed list; empty while there is none."""
         self.refused = 0
         """Messages that are invalid or from servers outside this site."""
+        self.lost_revocations: list[bytes] = []
+        """Lists that servers have and this manager may not know; the shell takes them."""
 
     @property
     def state(self) -> ManagerState:
@@ -79,7 +108,11 @@ class Manager:
 
     def install(self, state: ManagerState, now: float) -> list[tuple[str, bytes]]:
         """Go by another state, which the store has already."""
-        self._state, self._orders = state, None
+        before, self._state = self._state, state
+        if state.revocations.version != before.revocations.version:
+            self.revocations = self._sign_revocations()
+            for record in self._records.values():
+                record.sent_at = -math.inf  # no time is lost with what was revoked
         self._records = {name: self._records.get(name) or _ServerRecord() for name in state.servers}
         return self.on_timer(now)
 
@@ -95,17 +128,18 @@ class Manager:
             except WireError:
                 self.refused += 1
                 continue
-            if isinstance(message, Hello | LoadReport):
-                self._heard(record, message, now)
-            else:
-                self.refused += 1
+            self._on_message(from_server, record, message, now)
         return self.on_timer(now)
 
     def on_timer(self, now: float) -> list[tuple[str, bytes]]:
         """Do what is due."""
+        pushes = 0
         for server, record in self._records.items():
             if self._wants_orders(server, record, now) and self._push_at(record) <= now:
                 self._push(server, record, now)
+                pushes += 1
+                if pushes == _PUSHES_PER_PASS:
+                    break
         return self._channels.poll(now)
 
     def next_wakeup(self, now: float) -> float:
@@ -128,6 +162,7 @@ class Manager:
     def status(self, now: float) -> dict[str, Any]:
         """Return what operators want to see, as plain JSON values."""
         state = self._state
+        planned, enrolled = self._clients.counts()
         servers = [
             self._server_status(name, server, self._records[name], now)
             for name, server in state.servers.items()
@@ -138,9 +173,10 @@ class Manager:
             "counts": {
                 "servers": len(servers),
                 "servers_up": sum(server["state"] == "up" for server in servers),
-                "topics": len(state.plan.topics),
-                "clients_planned": len(state.plan.homes),
-                "clients_enrolled": len(state.clients),
+                "topics": len(state.topics),
+                "clients_planned": planned,
+                "clients_enrolled": enrolled,
+                "revocations": len(state.revocations.entries),
                 "sessions": sum(server["sessions"] or 0 for server in servers),
                 "refused_messages": self.refused + self._channels.refused,
             },
@@ -158,6 +194,19 @@ class Manager:
             ],
         }
 
+    def _on_message(
+        self, server: str, record: _ServerRecord, message: MeshMessage, now: float
+    ) -> None:
+        match message:
+            case Hello() | LoadReport():
+                self._heard(record, message, now)
+            case WhereIs(client):
+                order = self._clients.find(client)
+                answer = ClientIs(client, with_cloud(order, self._cloud) if order else None)
+                self._channels.send(server, encode_mesh(answer))
+            case _:
+                self.refused += 1
+
     def _heard(self, record: _ServerRecord, message: Hello | LoadReport, now: float) -> None:
         if not 0 <= message.revision < _HIGHEST_REVISION:
             self.refused += 1
@@ -165,6 +214,8 @@ class Manager:
         record.heard_at, record.revision = now, message.revision
         if isinstance(message, LoadReport):
             record.report, record.report_at = message, now
+            if message.revocations:
+                self.lost_revocations.append(message.revocations)
             if now - record.sent_at < self._settings.repeat_after_s:
                 return  # it may have reported before it got them
         if record.revision != self._state.revision:
@@ -182,11 +233,14 @@ class Manager:
         return record.sent_at + self._settings.push_interval_s
 
     def _push(self, server: str, record: _ServerRecord, now: float) -> None:
-        if self._orders is None:
-            orders = make_orders(self._state, self._cloud)
-            self._orders = encode_mesh(NewOrders(orders))
-        self._channels.send(server, self._orders)
+        orders = make_orders(self._state, self._clients, server, self._cloud, now, self.revocations)
+        document = sign_orders(self._signer, orders)
+        self._channels.send(server, encode_mesh(NewOrders(document)))
         record.sent_revision, record.sent_at = self._state.revision, now
+
+    def _sign_revocations(self) -> bytes:
+        revocations = self._state.revocations
+        return issue_revocations(self._signer, revocations) if revocations.version else b""
 
     def _server_status(
         self, name: str, server: SiteServer, record: _ServerRecord, now: float

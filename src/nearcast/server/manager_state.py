@@ -1,33 +1,36 @@
-"""What a manager knows and must not forget; every change gives a new state with a new revision.
+"""What a manager keeps in memory; every change gives a new state with a new revision.
 
-A change is made durable before the manager acts on it: see `runtime.manager_store`.
+A change is made durable before the manager acts on it: see `runtime.manager_store`. Clients are not
+here: a `ClientDirectory` is asked about them, so that a million take no room.
 """
 
 from __future__ import annotations
 
 import math
-from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Protocol
 
-from nearcast.errors import ConfigError
-from nearcast.server.client_checks import check_client
-from nearcast.server.orders_from_plan import SitePlan, client_order, topic_orders
+from nearcast.server.orders_from_plan import DELEGATED, PlannedTopic, SitePlan
 from nearcast.server.processor_rules import ProcessorRule
-from nearcast.server.site_orders import Orders, ServerOrder
+from nearcast.server.site_orders import ClientOrder, Orders, ServerOrder, TopicOrder
+from nearcast.trust.revocations import Revocation, RevocationList, revoke
 
 __all__ = [
-    "EnrolledClient",
-    "Enrolment",
+    "ClientDirectory",
     "ManagerState",
     "PlanVersion",
     "SiteServer",
-    "enrol",
+    "SiteTopic",
     "make_orders",
+    "with_cloud",
     "with_processors",
+    "with_revocations",
     "with_site",
 ]
+
+
+_NONE_REVOKED = RevocationList()
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +45,19 @@ class SiteServer:
 
 
 @dataclass(frozen=True, slots=True)
+class SiteTopic:
+    """A topic as the plan in force has it, and since when."""
+
+    planned: PlannedTopic
+    version: int
+    """The plan in which its brokers or the targets of its streams last changed."""
+    moved_from: tuple[str, ...] = ()
+    """Brokers of the plan before that which are none now."""
+
+
+@dataclass(frozen=True, slots=True)
 class PlanVersion:
-    """A plan that is or was in force; `ManagerState` has the decision of the last one."""
+    """A plan that is or was in force."""
 
     version: int
     adopted_at: float
@@ -54,72 +68,44 @@ class PlanVersion:
 
 
 @dataclass(frozen=True, slots=True)
-class Enrolment:
-    """A client that asks to be let in."""
-
-    client: str
-    public_key: bytes
-    place_km: tuple[float, float] | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class EnrolledClient:
-    """A client that may connect, and where."""
-
-    client: str
-    public_key: bytes
-    home: str
-    place_km: tuple[float, float] | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class ManagerState:
-    """A site: its servers, the plan in force and the clients that may connect."""
+    """A site: its servers, the topics of the plan in force, and what was revoked."""
 
     revision: int
     servers: Mapping[str, SiteServer]
     versions: tuple[PlanVersion, ...]
     """The last one is in force."""
-    plan: SitePlan
-    clients: Mapping[str, EnrolledClient]
+    topics: tuple[SiteTopic, ...]
     processors: tuple[ProcessorRule, ...] = ()
     """What brokers do with messages, by topic."""
+    revocations: RevocationList = _NONE_REVOKED
 
 
-def enrol(
-    state: ManagerState, enrolments: Iterable[Enrolment]
-) -> tuple[ManagerState, list[EnrolledClient]]:
-    """Let clients in, or give those that are in another key or place.
+class ClientDirectory(Protocol):
+    """The clients of the plan in force, and those that are enrolled besides.
 
-    A client of the plan gets the home that the plan says; any other one the nearest server that
-    has room for another client, the nearest of all where none has.
-
-    Raises
-    ------
-    ConfigError
-        Naming the first client that cannot be let in; then nothing changed.
+    `DELEGATED` stands for the cloud server in what it says.
     """
-    clients, homes = dict(state.clients), _HomeChoice(state)
-    owners = {one.public_key: one.client for one in clients.values()}
-    records = []
-    for asked in enrolments:
-        check_client(asked.client, asked.public_key, asked.place_km)
-        # a server knows a client by its key
-        if owners.setdefault(asked.public_key, asked.client) != asked.client:
-            raise ConfigError(f"the public key of client {asked.client!r} is another client's")
-        before = clients.get(asked.client)
-        if asked.client in state.plan.homes:
-            home = state.plan.homes[asked.client]
-        elif asked.place_km is not None:
-            home = homes.move(before.home if before else None, asked.place_km)
-        else:
-            raise ConfigError(
-                f"client {asked.client!r} is not in the scenario: its place is needed (x_km, y_km)"
-            )
-        record = EnrolledClient(asked.client, asked.public_key, home, asked.place_km)
-        clients[asked.client] = record
-        records.append(record)
-    return replace(state, revision=state.revision + 1, clients=clients), records
+
+    def clients_of(self, server: str) -> Iterable[ClientOrder]:
+        """Return the clients whose home a server is, and those that publish there."""
+        ...
+
+    def topics_of(self, server: str) -> Collection[str]:
+        """Return the topics that planned clients with this home take part in."""
+        ...
+
+    def left(self, server: str) -> Mapping[str, str]:
+        """Return the homes of clients that left a server in the last plan."""
+        ...
+
+    def find(self, client: str) -> ClientOrder | None:
+        """Return what is known about a client."""
+        ...
+
+    def counts(self) -> tuple[int, int]:
+        """Return how many clients are planned, and how many have a credential."""
+        ...
 
 
 def with_site(
@@ -128,31 +114,20 @@ def with_site(
     plan: SitePlan,
     version: PlanVersion,
 ) -> ManagerState:
-    """Return the state with another plan, for the same servers or others.
-
-    Enrolled clients go where the plan says; others stay, or move when their home is gone.
-    """
+    """Return the state with another plan, for the same servers or others."""
     if state is None:
-        return ManagerState(1, servers, (version,), plan, {})
-    wanted = [
-        replace(one, home=plan.homes.get(name, one.home)) for name, one in state.clients.items()
-    ]
-    after = ManagerState(
+        topics = tuple(SiteTopic(one, version.version) for one in plan.topics)
+        return ManagerState(1, servers, (version,), topics)
+    known = {one.planned.topic: one for one in state.topics}
+    return replace(
+        state,
         revision=state.revision + 1,
         servers=servers,
         versions=(*state.versions, version),
-        plan=plan,
-        clients={one.client: one for one in wanted if one.home in servers},
-        processors=state.processors,
+        topics=tuple(
+            _next_topic(known.get(one.topic), one, version.version) for one in plan.topics
+        ),
     )
-    homes = _HomeChoice(after)
-    # one whose place was known from an earlier scenario only has to be somewhere
-    moved = {
-        one.client: replace(one, home=homes.move(None, one.place_km or (0.0, 0.0)))
-        for one in wanted
-        if one.home not in servers
-    }
-    return replace(after, clients={**after.clients, **moved})
 
 
 def with_processors(state: ManagerState, rules: Iterable[ProcessorRule]) -> ManagerState:
@@ -160,43 +135,85 @@ def with_processors(state: ManagerState, rules: Iterable[ProcessorRule]) -> Mana
     return replace(state, revision=state.revision + 1, processors=tuple(rules))
 
 
-def make_orders(state: ManagerState, cloud: str) -> Orders:
-    """Return what every server is to be told."""
+def with_revocations(
+    state: ManagerState, entries: Iterable[Revocation], now_s: float, above: int = 0
+) -> ManagerState:
+    """Return the state with more revocations; the same when they say nothing new.
+
+    Parameters
+    ----------
+    above
+        A version that servers have already: the new one is higher.
+    """
+    known = {(one.kind, one.name): one.least_serial for one in state.revocations.entries}
+    new = [
+        one
+        for one in entries
+        if one.least_serial > known.get((one.kind, one.name), 0) and one.until_s > now_s
+    ]
+    if not new and state.revocations.version >= above:
+        return state
+    before = RevocationList(max(state.revocations.version, above), 0, state.revocations.entries)
+    revocations = revoke(before, new, int(now_s))
+    return replace(state, revision=state.revision + 1, revocations=revocations)
+
+
+def make_orders(
+    state: ManagerState,
+    clients: ClientDirectory,
+    server: str,
+    cloud: str,
+    now_s: float,
+    revocations: bytes = b"",
+) -> Orders:
+    """Return what one server is to be told.
+
+    Of the topics those that it manages or managed, and those that clients with their home there
+    take part in; any other one is new to it, as one that no plan knows.
+    """
+    concerned = clients.topics_of(server)
+    own = DELEGATED if server == cloud else server
     return Orders(
         revision=state.revision,
         plan_version=state.versions[-1].version,
         cloud=cloud,
-        servers=tuple(server.order for server in state.servers.values()),
-        topics=topic_orders(state.plan, cloud),
-        clients=tuple(
-            client_order(one.client, one.public_key, one.home, state.plan, cloud)
-            for one in state.clients.values()
+        servers=tuple(one.order for one in state.servers.values()),
+        topics=tuple(
+            _topic_order(one, cloud)
+            for one in state.topics
+            if one.planned.topic in concerned or own in one.planned.brokers or own in one.moved_from
         ),
+        clients=tuple(with_cloud(one, cloud) for one in clients.clients_of(server)),
         processors=state.processors,
+        server=server,
+        moved=dict(clients.left(server)),
+        issued_s=int(now_s),
+        revocations=revocations,
     )
 
 
-class _HomeChoice:
-    """How many clients each server has, whether of the plan or enrolled besides."""
+def with_cloud(order: ClientOrder, cloud: str) -> ClientOrder:
+    """Return an order of a directory with the name of the cloud server."""
+    publish = {topic: server or cloud for topic, server in order.publish.items()}
+    return ClientOrder(order.client, order.public_key, order.home, publish)
 
-    def __init__(self, state: ManagerState) -> None:
-        self._servers = {
-            name: server for name, server in state.servers.items() if server.place_km is not None
-        }
-        self._taken = Counter(state.plan.homes.values())
-        self._taken.update(
-            one.home for one in state.clients.values() if one.client not in state.plan.homes
-        )
 
-    def move(self, old_home: str | None, place_km: tuple[float, float]) -> str:
-        """Give up a home and return the new one; the first of equally near ones by name."""
-        if old_home is not None:
-            self._taken[old_home] -= 1
-        full_first = [
-            (self._taken[name] >= one.client_limit, math.dist(place_km, one.place_km), name)
-            for name, one in self._servers.items()
-            if one.place_km is not None
-        ]
-        home = min(full_first)[2]
-        self._taken[home] += 1
-        return home
+def _next_topic(before: SiteTopic | None, planned: PlannedTopic, version: int) -> SiteTopic:
+    if before is None:
+        return SiteTopic(planned, version)
+    was = before.planned
+    if (was.brokers, was.streams) == (planned.brokers, planned.streams):
+        return replace(before, planned=planned)
+    gone = tuple(one for one in was.brokers if one not in planned.brokers)
+    return SiteTopic(planned, version, gone)
+
+
+def _topic_order(topic: SiteTopic, cloud: str) -> TopicOrder:
+    planned = topic.planned
+    return TopicOrder(
+        topic=planned.topic,
+        spool=planned.spool,
+        brokers=tuple(one or cloud for one in planned.brokers),
+        version=topic.version,
+        moved_from=tuple(one or cloud for one in topic.moved_from),
+    )

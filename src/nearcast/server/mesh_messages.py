@@ -10,7 +10,7 @@ import msgspec
 from nearcast.broker.ownership import Token
 from nearcast.broker.state_transfer import Offer
 from nearcast.errors import WireError
-from nearcast.server.site_orders import ClientOrder, Orders
+from nearcast.server.site_orders import ClientOrder
 from nearcast.spool.changes import Position
 
 __all__ = [
@@ -312,12 +312,14 @@ class LoadReport(_Base, frozen=True):
     """Publications taken since it started."""
     notifications: int
     loop_lag_s: float
+    revocations: bytes = b""
+    """The signed list that it goes by, when that is newer than the manager's: which has lost it."""
 
 
 class NewOrders(_Base, frozen=True):
-    """The manager to a server."""
+    """The manager to a server: `Orders`, signed."""
 
-    orders: Orders
+    document: bytes
 
 
 class Vouch(_Base, frozen=True):

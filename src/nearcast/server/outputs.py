@@ -44,4 +44,6 @@ class Outputs(msgspec.Struct):
     pauses_s: list[float] = msgspec.field(default_factory=list)
     """How long streams waited until this server owned them."""
     orders: Orders | None = None
-    """New orders, to be kept on the disk."""
+    """New orders."""
+    orders_document: bytes = b""
+    """The same as the manager signed them, to be kept on the disk; empty: they are not from it."""

@@ -39,6 +39,7 @@ from nearcast.server.replays import Replays
 from nearcast.server.resumption import Resumption
 from nearcast.server.router import Router
 from nearcast.server.server_settings import EdgeSettings, ServerSettings
+from nearcast.server.signed_orders import read_orders
 from nearcast.server.site_orders import ClientOrder, Orders
 from nearcast.server.stream_targets import StreamTargets
 from nearcast.server.subscribers import SubscriberDirectory
@@ -268,6 +269,11 @@ class Server:
         self._obey(orders, now)
         return self._finish(now)
 
+    def obey_document(self, document: bytes, now: float) -> Outputs:
+        """Take signed orders: from the disk, or made here; TrustError when they do not count."""
+        self._obey_document(document, now)
+        return self._finish(now)
+
     def stop(self, now: float) -> Outputs:
         """Say farewell to all clients."""
         if self.clients is not None:
@@ -300,14 +306,21 @@ class Server:
     def _on_orders(self, server: str, message: NewOrders, now: float) -> None:
         if server != self.settings.manager:
             raise ValueError(f"orders come from {self.settings.manager!r} only")
-        self._obey(message.orders, now)
+        if self._obey_document(message.document, now):
+            self._effects.out.orders_document = message.document
 
-    def _obey(self, orders: Orders, now: float) -> None:
+    def _obey_document(self, document: bytes, now: float) -> bool:
+        orders = read_orders(document, self._trust, self.settings.server)
+        if self._trust is not None:
+            self._trust.note_signed(orders.issued_s)
+        return self._obey(orders, now)
+
+    def _obey(self, orders: Orders, now: float) -> bool:
         if self._trust is not None and orders.revocations:
             self._trust.revoke(orders.revocations)
             self._check_credentials(now)
         if self.orders is not None and orders.revision <= self.orders.revision:
-            return
+            return False
         is_first, self.orders, self._effects.out.orders = self.orders is None, orders, orders
         newcomers = self._peers.learn(one.server for one in orders.servers)
         self._router.obey(orders)
@@ -319,6 +332,7 @@ class Server:
         if self.clients is not None:
             self.clients.obey(orders, now)
         self._effects.incident("orders", revision=orders.revision, plan_version=orders.plan_version)
+        return True
 
     def _on_guest(self, order: ClientOrder, now: float) -> None:
         """Go by what the manager says of a client that the orders do not name."""
@@ -365,6 +379,7 @@ class Server:
 
     def _load(self) -> LoadReport:
         targets, counts = self.targets, self.counts
+        told = self.orders.revocations if self.orders is not None else b""
         return LoadReport(
             self.orders.revision if self.orders is not None else 0,
             len(self.sessions) if self.sessions is not None else 0,
@@ -376,4 +391,5 @@ class Server:
             counts["publications"] + counts["forwarded_in"],
             counts["notifications"],
             self.loop_lag_s,
+            self._trust.newer_list(told) if self._trust is not None else b"",
         )

@@ -78,6 +78,8 @@ class Orders(msgspec.Struct, frozen=True):
     """Those whose home it is, and those that publish here; any other one is a guest."""
     processors: tuple[ProcessorRule, ...] = ()
     """What brokers do with the messages of topics, those without orders included."""
+    server: str = ""
+    """Whom they are for."""
     moved: dict[str, str] = {}
     """Homes of the clients that left this server in the last plan."""
     issued_s: int = 0

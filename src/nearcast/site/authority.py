@@ -16,7 +16,7 @@ Read `trust` for what a credential says.
 from __future__ import annotations
 
 import fcntl
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import quote
@@ -25,17 +25,20 @@ from nearcast.errors import ConfigError, OutputError, TrustError
 from nearcast.links.secret_file import write_secret
 from nearcast.runtime.config_files import read_key_file
 from nearcast.sdk.credentials import new_private_key
+from nearcast.server.client_checks import check_client
 from nearcast.site.credential_register import CredentialKind, CredentialRegister, Issued
 from nearcast.site.secret_files import make_key
 from nearcast.trust.credentials import (
+    LONGEST_DAYS,
+    SERVER_DAYS,
     ClientCredential,
     Role,
     ServerCredential,
     Signs,
-    Validity,
     issue_client,
     issue_server,
     next_serial,
+    validity,
 )
 from nearcast.trust.revocations import (
     Revocation,
@@ -48,21 +51,10 @@ from nearcast.trust.signed import SigningKey
 from nearcast.trust.site_trust import SiteTrust
 from nearcast.wire.noise import public_key
 
-__all__ = ["CLIENT_DAYS", "LONGEST_DAYS", "SERVER_DAYS", "Authority", "validity"]
+__all__ = ["Authority"]
 
-CLIENT_DAYS = 365.0
-SERVER_DAYS = 730.0
-LONGEST_DAYS = 3_650.0
-"""For which a credential may count; as long a revocation of an unknown one is kept."""
 _DAY_S = 86_400
 _MANAGER_SIGNS: tuple[Signs, ...] = ("clients", "orders", "revocations")
-
-
-def validity(days: float, now_s: float) -> Validity:
-    """Return from when to when a credential counts; ConfigError when it is too long."""
-    if not 0 < days <= LONGEST_DAYS:
-        raise ConfigError(f"a credential counts for up to {LONGEST_DAYS:.0f} days, not {days:g}")
-    return Validity(int(now_s), int(now_s + days * _DAY_S))
 
 
 class Authority:
@@ -131,17 +123,31 @@ class Authority:
 
         With another key or other rights than before, the credentials before it no longer count.
         """
+        return self.clients({name: client_key}, rights, days, now_s)[name]
+
+    def clients(
+        self, keys: Mapping[str, bytes], rights: Rights, days: float, now_s: float
+    ) -> dict[str, bytes]:
+        """Issue credentials of several clients, by name, all or none."""
         with self._locked():
-            before = self.register.last("client", name)
-            serial = next_serial(before.serial if before else 0, now_s)
-            credential = ClientCredential(name, client_key, serial, validity(days, now_s), rights)
-            document = issue_client(self._signing_key(), credential)
-            if before is not None:
-                known = before.client()
-                if (known.public_key, known.rights) != (client_key, rights):
-                    self._revoke("client", name, serial, before.until_s, now_s)
-            self._note("client", name, serial, credential.validity, document)
-        return document
+            signer, span = self.signing_key(), validity(days, now_s)
+            known = self.register.last_of("client", keys)
+            issued, revoked = [], []
+            for name, key in keys.items():
+                check_client(name, key)
+                before = known.get(name)
+                serial = next_serial(before.serial if before else 0, now_s)
+                credential = ClientCredential(name, key, serial, span, rights)
+                document = issue_client(signer, credential)
+                issued.append(Issued("client", name, serial, span.until_s, document))
+                if before is not None:
+                    last = before.client()
+                    if (last.public_key, last.rights) != (key, rights):
+                        revoked.append(Revocation("client", name, serial, before.until_s))
+            if revoked:
+                self._revoke(revoked, now_s)
+            self.register.note(issued)
+        return {one.name: one.document for one in issued}
 
     def server(
         self,
@@ -154,12 +160,12 @@ class Authority:
     ) -> ServerCredential:
         """Issue a credential of a server, and write it; its keys are made if there are none."""
         with self._locked():
-            signer = self._signing_key()
+            signer = self.signing_key()
             before = self.register.last("server", name)
             serial = next_serial(before.serial if before else 0, now_s)
             span = validity(days, now_s)
             if before is not None and new_key:
-                self._revoke("server", name, serial, before.until_s, now_s)
+                self._revoke([Revocation("server", name, serial, before.until_s)], now_s)
             for part in ("keys", "credentials"):
                 (self.folder / part).mkdir(mode=0o700, exist_ok=True)
             key = self._key(self.server_key_file(name), new_key)
@@ -175,52 +181,62 @@ class Authority:
                 _MANAGER_SIGNS if is_manager else (),
             )
             document = issue_server(signer, credential)
-            self._note("server", name, serial, span, document)
+            self.register.note([Issued("server", name, serial, span.until_s, document)])
             write_secret(self.credential_file(name), document.hex() + "\n")
         return credential
+
+    def ensure_server(self, name: str, role: Role, now_s: float) -> ServerCredential:
+        """Return a server's credential, issued anew when there is none or it ends soon."""
+        found = self.register.last("server", name)
+        if found is not None and self.credential_file(name).exists():
+            known = found.server()
+            enough_s = now_s + SERVER_DAYS * _DAY_S / 2
+            least = {(one.kind, one.name): one.least_serial for one in self.revocations().entries}
+            counts = known.serial >= least.get(("server", name), 0)
+            if known.role == role and known.validity.until_s > enough_s and counts:
+                return known
+        return self.server(name, role, SERVER_DAYS, now_s)
 
     def revoke(self, kind: CredentialKind, name: str, now_s: float) -> RevocationList:
         """Let no credential count that a client or server has got so far."""
         with self._locked():
             before = self.register.last(kind, name)
             serial = next_serial(before.serial if before else 0, now_s)
-            unknown_s = int(now_s + LONGEST_DAYS * _DAY_S)
-            return self._revoke(kind, name, serial, before.until_s if before else unknown_s, now_s)
+            until_s = before.until_s if before else int(now_s + LONGEST_DAYS * _DAY_S)
+            return self._revoke([Revocation(kind, name, serial, until_s)], now_s)
+
+    def revocations_document(self) -> bytes:
+        """Return the signed list, empty while there is none; ConfigError when it is damaged."""
+        try:
+            data = self.revocations_file.read_bytes()
+            SiteTrust(self.public_key).revoke(data)
+        except FileNotFoundError:
+            return b""
+        except OSError as error:
+            raise ConfigError(f"{self.revocations_file}: {error.strerror or error}") from None
+        except TrustError as error:
+            raise ConfigError(f"{self.revocations_file}: {error}") from None
+        return data
 
     def revocations(self) -> RevocationList:
         """Return what was revoked; ConfigError when the file is damaged."""
-        try:
-            data = self.revocations_file.read_bytes()
-        except FileNotFoundError:
-            return RevocationList()
-        except OSError as error:
-            raise ConfigError(f"{self.revocations_file}: {error.strerror or error}") from None
-        trust = SiteTrust(self.public_key)
-        try:
-            trust.revoke(data)
-        except TrustError as error:
-            raise ConfigError(f"{self.revocations_file}: {error}") from None
+        trust, document = SiteTrust(self.public_key), self.revocations_document()
+        if document:
+            trust.revoke(document)
         return trust.revocations
 
-    def _revoke(
-        self, kind: CredentialKind, name: str, least_serial: int, until_s: int, now_s: float
-    ) -> RevocationList:
-        entry = Revocation(kind, name, least_serial, until_s)
-        found = revoke(self.revocations(), [entry], int(now_s))
-        write_secret(self.revocations_file, issue_revocations(self._signing_key(), found))
+    def _revoke(self, entries: Iterable[Revocation], now_s: float) -> RevocationList:
+        found = revoke(self.revocations(), entries, int(now_s))
+        write_secret(self.revocations_file, issue_revocations(self.signing_key(), found))
         return found
-
-    def _note(
-        self, kind: CredentialKind, name: str, serial: int, span: Validity, document: bytes
-    ) -> None:
-        self.register.note(Issued(kind, name, serial, span.until_s, document))
 
     def _key(self, path: Path, new: bool) -> bytes:
         if new:
             write_secret(path, new_private_key().hex() + "\n")
         return make_key(path)
 
-    def _signing_key(self) -> SigningKey:
+    def signing_key(self) -> SigningKey:
+        """Return its private key; ConfigError when that is not at hand."""
         if not self.has_key():
             raise ConfigError(
                 f"{self.key_file}: the authority's private key is not here; say where it is by"

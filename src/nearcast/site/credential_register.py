@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -58,11 +58,18 @@ class CredentialRegister:
 
     def last(self, kind: CredentialKind, name: str) -> Issued | None:
         """Return the last credential of a name; None when it never had one."""
+        return self.last_of(kind, [name]).get(name)
+
+    def last_of(self, kind: CredentialKind, names: Iterable[str]) -> dict[str, Issued]:
+        """Return the last credential of each name that ever had one."""
         with self._open() as database:
-            row = database.execute(
-                "SELECT * FROM issued WHERE kind = ? AND name = ?", (kind, name)
-            ).fetchone()
-        return Issued(*row) if row else None
+            rows = [
+                database.execute(
+                    "SELECT * FROM issued WHERE kind = ? AND name = ?", (kind, name)
+                ).fetchone()
+                for name in names
+            ]
+        return {row[1]: Issued(*row) for row in rows if row is not None}
 
     def known(self, kind: CredentialKind, name: str) -> Issued:
         """Return the last credential of a name; ConfigError when it never had one."""
@@ -77,12 +84,12 @@ class CredentialRegister:
             rows = database.execute("SELECT * FROM issued ORDER BY kind DESC, name").fetchall()
         return [Issued(*row) for row in rows]
 
-    def note(self, issued: Issued) -> None:
-        """Keep a credential, durably; the one before of this name is forgotten."""
+    def note(self, issued: Iterable[Issued]) -> None:
+        """Keep credentials, durably; those before of the same names are forgotten."""
         with self._open() as database:
-            database.execute(
+            database.executemany(
                 "REPLACE INTO issued VALUES (?, ?, ?, ?, ?)",
-                (issued.kind, issued.name, issued.serial, issued.until_s, issued.document),
+                ((one.kind, one.name, one.serial, one.until_s, one.document) for one in issued),
             )
 
     @contextmanager

@@ -1,11 +1,12 @@
-"""The folder of a site: keys, token, one configuration per server, credentials of clients.
+"""The folder of a site: its authority, tokens, one configuration per server, clients' files.
 
 ::
 
     site.json           what is where
-    token               the secret for the manager's HTTP interface
+    token               the secret of operators, for the manager's HTTP interface
+    enrol-token         the secret by which clients are enrolled
+    authority.*, keys/, credentials/, register.db, revocations.msgpack    see `authority`
     config/ID.toml      one per server
-    keys/ID.key         private keys of servers, the manager's too
     clients/ID.json     credentials, one per client
     data/ID             spools, orders, the manager's database
     log/                the event log of all edges, as Parquet
@@ -20,7 +21,8 @@ import contextlib
 import math
 import secrets
 import socket
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -37,6 +39,7 @@ from nearcast.runtime.config import (
     ONE_ADDRESS,
     ClientsConfig,
     EmulationConfig,
+    EnrolmentConfig,
     HttpConfig,
     LimitsConfig,
     LogConfig,
@@ -51,8 +54,8 @@ from nearcast.runtime.config import (
 )
 from nearcast.runtime.config_files import write_config
 from nearcast.server.processor_rules import ProcessorRule
-from nearcast.site.secret_files import make_key
-from nearcast.wire.noise import public_key
+from nearcast.site.authority import Authority
+from nearcast.trust.credentials import Role
 from nearcast.wire.settings import WireSettings
 
 __all__ = ["MANAGER", "SiteFolder", "SiteServerPlace", "SiteSettings", "lay_out_site"]
@@ -85,10 +88,9 @@ class SiteServerPlace(msgspec.Struct, frozen=True):
     """Where a server of the site is found."""
 
     server: str
-    role: str
+    role: Role
     http_port: int
     mesh_port: int
-    public_key: str
     port: int = 0
     """UDP, for clients."""
 
@@ -105,10 +107,6 @@ class SiteFolder(msgspec.Struct, frozen=True):
     def config_file(self, server: str) -> Path:
         """Return the configuration of a server."""
         return self.folder / "config" / f"{quote(server, safe='')}.toml"
-
-    def key_file(self, server: str) -> Path:
-        """Return the private key of a server."""
-        return self.folder / "keys" / f"{quote(server, safe='')}.key"
 
     def output_file(self, server: str) -> Path:
         """Return what a server's process says."""
@@ -130,8 +128,13 @@ class SiteFolder(msgspec.Struct, frozen=True):
 
     @property
     def token(self) -> str:
-        """The secret that the manager wants to see."""
+        """The secret of operators that the manager wants to see."""
         return (self.folder / "token").read_text().strip()
+
+    @property
+    def authority(self) -> bytes:
+        """The public key of the site's authority."""
+        return Authority(self.folder).public_key
 
     def place(self, server: str) -> SiteServerPlace:
         """Return where a server is."""
@@ -174,33 +177,35 @@ def lay_out_site(
     if taken:
         raise ConfigError(f"server {taken.pop()!r} of the scenario: the site needs this name")
     try:
-        for name in ("config", "keys", "clients", "data", "log", "output"):
+        for name in ("config", "clients", "data", "log", "output"):
             (folder / name).mkdir(parents=True, exist_ok=True)
-        keys = {
-            server: make_key(folder / "keys" / f"{quote(server, safe='')}.key")
-            for server in (MANAGER, options.cloud, *edges)
-        }
-        token = folder / "token"
-        if not token.exists():
-            write_secret(token, secrets.token_urlsafe(24) + "\n")
+        for name in ("token", "enrol-token"):
+            if not (folder / name).exists():
+                write_secret(folder / name, secrets.token_urlsafe(24) + "\n")
     except OSError as error:
         raise OutputError(f"{folder}: cannot be written: {error.strerror or error}") from None
+    authority = Authority.open_or_create(folder.absolute())
     site = SiteFolder(
         scenario_folder.absolute(),
         folder.absolute(),
         options.delay_factor,
-        _places(edges, keys, options.cloud),
+        _places(edges, options.cloud),
     )
-    _write_configs(site, scenario, options)
+    now_s = time.time()
+    for place in site.servers:
+        authority.ensure_server(place.server, place.role, now_s)
+    _write_configs(site, authority, scenario, options)
     text = msgspec.json.format(msgspec.json.encode(site, enc_hook=str), indent=2)
     (folder / "site.json").write_bytes(text + b"\n")
     return site
 
 
-def _places(
-    edges: Sequence[str], keys: Mapping[str, bytes], cloud: str
-) -> tuple[SiteServerPlace, ...]:
-    servers = [(MANAGER, "manager"), (cloud, "cloud"), *((one, "edge") for one in edges)]
+def _places(edges: Sequence[str], cloud: str) -> tuple[SiteServerPlace, ...]:
+    servers: list[tuple[str, Role]] = [
+        (MANAGER, "manager"),
+        (cloud, "cloud"),
+        *((one, "edge") for one in edges),
+    ]
     tcp = _free_ports(2 * len(servers), socket.SOCK_STREAM)
     udp = _free_ports(len(edges), socket.SOCK_DGRAM)
     return tuple(
@@ -209,14 +214,15 @@ def _places(
             role,
             tcp[2 * index],
             tcp[2 * index + 1],
-            public_key(keys[server]).hex(),
             udp[index - 2] if role == "edge" else 0,
         )
         for index, (server, role) in enumerate(servers)
     )
 
 
-def _write_configs(site: SiteFolder, scenario: Scenario, options: SiteSettings) -> None:
+def _write_configs(
+    site: SiteFolder, authority: Authority, scenario: Scenario, options: SiteSettings
+) -> None:
     network = network_of(scenario)
     # whoever lays out a site on his own machine chooses the code that runs on it
     ordered = (rule.processor for rule in options.processor_rules)
@@ -228,7 +234,10 @@ def _write_configs(site: SiteFolder, scenario: Scenario, options: SiteSettings) 
             role="manager",
             id=MANAGER,
             data=site.folder / "data" / MANAGER,
-            key_file=site.key_file(MANAGER),
+            key_file=authority.server_key_file(MANAGER),
+            authority=authority.public_key.hex(),
+            credential_file=authority.credential_file(MANAGER),
+            signing_key_file=authority.signing_key_file(MANAGER),
             mesh=MeshConfig(_mesh_address(site.servers[0])),
             http=HttpConfig(site.servers[0].http_port),
             site=SiteConfig(
@@ -245,17 +254,21 @@ def _write_configs(site: SiteFolder, scenario: Scenario, options: SiteSettings) 
                     one.server,
                     _HOST,
                     one.mesh_port,
-                    one.public_key,
+                    authority.credential_file(one.server),
                     _HOST if one.role == "edge" else "",
                     one.port,
                 )
                 for one in site.servers[1:]
             ),
             token_file=site.folder / "token",
+            enrol_token_file=site.folder / "enrol-token",
+            revocations_file=authority.revocations_file,
+            enrolment=EnrolmentConfig(publish=("#",), subscribe=("#",)),
         ),
     )
     first = site.servers[0]
-    manager = ManagerEntry(_mesh_address(first), first.public_key)
+    credential = authority.credential_file(MANAGER).read_text().strip()
+    manager = ManagerEntry(_mesh_address(first), credential)
     for index, place in enumerate(site.servers[1:], start=1):
         is_edge = place.role == "edge"
         own = index - 2
@@ -270,7 +283,9 @@ def _write_configs(site: SiteFolder, scenario: Scenario, options: SiteSettings) 
                 role="edge" if is_edge else "cloud",
                 id=place.server,
                 data=site.folder / "data" / quote(place.server, safe=""),
-                key_file=site.key_file(place.server),
+                key_file=authority.server_key_file(place.server),
+                authority=authority.public_key.hex(),
+                credential_file=authority.credential_file(place.server),
                 mesh=MeshConfig(_mesh_address(place), manager),
                 clients=ClientsConfig(place.port, _HOST) if is_edge else None,
                 http=HttpConfig(place.http_port),

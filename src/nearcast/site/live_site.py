@@ -6,6 +6,7 @@ import fcntl
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +20,9 @@ from nearcast.sdk.credentials import (
     Credentials,
     load_credentials,
     new_private_key,
-    read_home,
     save_credentials,
 )
+from nearcast.sdk.enrolment import read_answer
 from nearcast.site.layout import MANAGER, SiteFolder, SiteSettings, lay_out_site
 from nearcast.site.processes import SiteProcesses
 
@@ -31,6 +32,7 @@ _START_S = 120.0
 _MOST_DEATHS = 5
 """Of a server, in a row, before a site that starts is given up."""
 _POLL_S = 0.1
+_CLIENTS_PER_REQUEST = 1_000
 OnProgress = Callable[[str], None]
 
 
@@ -71,7 +73,7 @@ class LiveSite:
         rows = [(index, name) for index, name in enumerate(ids) if name in wanted]
         keys = {name: self._private_key(name) for _, name in rows}
         found: dict[str, Credentials] = {}
-        body = [
+        asked = [
             {
                 "client": name,
                 "public_key": _public_hex(keys[name]),
@@ -80,16 +82,19 @@ class LiveSite:
             }
             for index, name in rows
         ]
-        answers = ask(f"{self.site.manager_url}/clients", body, self.site.token)
+        enrolled: dict[str, Credentials] = {}
+        authority = self.site.authority
+        for start in range(0, len(asked), _CLIENTS_PER_REQUEST):
+            body = asked[start : start + _CLIENTS_PER_REQUEST]
+            answer = ask(f"{self.site.manager_url}/clients", body, self.site.token)
+            enrolled |= read_answer(answer, keys, authority)
         delays_ms = self._client_delays_ms([index for index, _ in rows])
-        for (index, name), answer, delays in zip(rows, answers, delays_ms, strict=True):
-            credentials = Credentials(
-                name,
-                keys[name],
-                read_home(answer["home"]),
-                float(self.scenario.clients.x_km[index]),
-                float(self.scenario.clients.y_km[index]),
-                delays,
+        for (index, name), delays in zip(rows, delays_ms, strict=True):
+            credentials = replace(
+                enrolled[name],
+                x_km=float(self.scenario.clients.x_km[index]),
+                y_km=float(self.scenario.clients.y_km[index]),
+                delays_ms=delays,
             )
             save_credentials(credentials, self.site.credentials_file(name), overwrite=True)
             found[name] = credentials

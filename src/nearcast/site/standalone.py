@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import logging
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -19,12 +20,14 @@ from nearcast.runtime.config import (
     ProcessorsConfig,
     ServerConfig,
 )
+from nearcast.runtime.config_files import read_key_file
 from nearcast.runtime.serve import run_process
 from nearcast.runtime.server import LiveServer, run_until
+from nearcast.runtime.trust_files import read_credential
 from nearcast.server.processor_rules import ProcessorRule
-from nearcast.server.site_orders import ClientOrder, Orders, ServerOrder
+from nearcast.server.signed_orders import sign_orders
+from nearcast.server.site_orders import Orders, ServerOrder
 from nearcast.site.standalone_folder import StandaloneFolder, StandalonePlace
-from nearcast.wire.noise import public_key
 from nearcast.wire.settings import WireSettings
 
 __all__ = ["StandaloneSettings", "serve_standalone"]
@@ -83,12 +86,18 @@ def serve_standalone(
 
 
 class LocalOrders:
-    """Gives a server its orders, anew whenever its folder has other clients or processors."""
+    """Gives a server its orders, anew whenever its folder has other revocations or processors.
+
+    Clients need none: they show their credentials.
+    """
 
     def __init__(self, live: LiveServer, folder: StandaloneFolder, place: StandalonePlace) -> None:
         self._live, self._folder = live, folder
         key = bytes.fromhex(place.public_key)
-        self._server = ServerOrder(place.server, place.public_host, place.port, key)
+        credential = read_credential(folder.authority().credential_file(place.server))
+        self._server = ServerOrder(
+            place.server, place.public_host, place.port, key, credential=credential
+        )
         self._version: tuple[tuple[int, int], ...] = ()
         self._timer: asyncio.TimerHandle | None = None
 
@@ -100,24 +109,28 @@ class LocalOrders:
             return
         self._version = version
         try:
-            clients, processors = self._folder.clients(), self._folder.processors()
+            processors, authority = self._folder.processors(), self._folder.authority()
+            revocations = authority.revocations_document()
         except ConfigError as error:  # it goes on with what it knows
             _log.warning("folder_unreadable", extra={"fields": {"reason": str(error)}})
             return
         known, server = self._live.node.orders, self._server
-        self._live.obey(
+        document = sign_orders(
+            authority.signing_key(),
             Orders(
                 revision=1 if known is None else known.revision + 1,
                 plan_version=0,
                 cloud="",
                 servers=(server,),
                 topics=(),
-                clients=tuple(
-                    ClientOrder(name, key, server.server) for name, key in clients.items()
-                ),
+                clients=(),
                 processors=processors,
-            )
+                server=server.server,
+                issued_s=int(time.time()),
+                revocations=revocations,
+            ),
         )
+        self._live.obey(document)
 
     def close(self) -> None:
         """Look no more."""
@@ -131,10 +144,12 @@ async def _run(
     on_ready: Callable[[StandalonePlace], None],
     stop: asyncio.Event,
 ) -> None:
-    key = folder.make_key()
-    place = _wanted_place(folder, options, public_key(key).hex())
+    place = _wanted_place(folder, options)
+    key = folder.ensure_server(place.server)
+    place = msgspec.structs.replace(place, public_key=key.hex())
     config = _config(folder, place, options)
-    live = LiveServer(config, MemoryHub().link(place.server), key)
+    private_key = read_key_file(config.key_file)
+    live = LiveServer(config, MemoryHub().link(place.server), private_key)
     await live.start()
     try:
         assert live.client_address is not None
@@ -154,17 +169,15 @@ async def _run(
         orders.close()
 
 
-def _wanted_place(
-    folder: StandaloneFolder, options: StandaloneSettings, key: str
-) -> StandalonePlace:
+def _wanted_place(folder: StandaloneFolder, options: StandaloneSettings) -> StandalonePlace:
     """Return where the server listened before, with what the options say otherwise."""
-    before = folder.place() if folder.has_place() else StandalonePlace(key)
+    before = folder.place() if folder.has_place() else StandalonePlace("")
     host = before.host if options.host is None else options.host
     public_host = options.public_host
     if public_host is None:
         public_host = before.public_host if options.host is None else _reachable(host)
     return StandalonePlace(
-        key,
+        before.public_key,
         before.server if options.server is None else options.server,
         host,
         public_host,
@@ -179,11 +192,14 @@ def _config(
     wire = ONE_ADDRESS if _is_loopback(place.host) else WireSettings()
     if options.session_limit is not None:
         wire = replace(wire, session_limit=options.session_limit)
+    authority = folder.authority()
     return ServerConfig(
         role="standalone",
         id=place.server,
         data=folder.path,
-        key_file=folder.key_file,
+        key_file=authority.server_key_file(place.server),
+        authority=authority.public_key.hex(),
+        credential_file=authority.credential_file(place.server),
         clients=ClientsConfig(place.port, place.host),
         http=HttpConfig(place.http_port),
         wire=wire,

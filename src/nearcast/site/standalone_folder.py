@@ -1,11 +1,10 @@
-"""The folder of a standalone server: its key, where it listens, and which clients may connect.
+"""The folder of a standalone server: a little authority of its own, and where it listens.
 
 ::
 
-    server.key          its private key
     standalone.json     where it listens
-    clients.json        public keys of the enrolled clients, by name
     processors.json     rules: which processor serves which topics
+    authority.key, register.db, keys/, credentials/, ...    see `authority`
     orders.msgpack, spool/, log/    as in the data folder of any edge server
 
 Each user who may write to the folder may enrol clients and change processors; the server need not
@@ -15,8 +14,10 @@ run.
 from __future__ import annotations
 
 import fcntl
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -24,11 +25,11 @@ import msgspec
 from nearcast.errors import ConfigError, OutputError
 from nearcast.links.secret_file import write_secret
 from nearcast.sdk.credentials import Credentials, new_private_key
-from nearcast.server.client_checks import check_client
 from nearcast.server.processor_rules import ProcessorRule, check_rules
-from nearcast.site.secret_files import make_key
+from nearcast.site.authority import Authority
+from nearcast.trust.credentials import CLIENT_DAYS
+from nearcast.trust.rights import EVERYTHING, Rights
 from nearcast.wire.actions import Home
-from nearcast.wire.noise import public_key
 
 __all__ = ["DEFAULT_HTTP_PORT", "DEFAULT_PORT", "StandaloneFolder", "StandalonePlace"]
 
@@ -60,15 +61,26 @@ class StandaloneFolder:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.key_file = path / "server.key"
         self._place_file = path / "standalone.json"
-        self._clients_file = path / "clients.json"
         self._processors_file = path / "processors.json"
 
-    def make_key(self) -> bytes:
-        """Return the server's private key, which is made if there is none yet."""
+    def authority(self) -> Authority:
+        """Return the server's own authority, made if there is none yet."""
+        return Authority.open_or_create(self.path)
+
+    def ensure_server(self, server: str) -> bytes:
+        """Return the server's public key; key and credential are made if there are none yet."""
         with self.locked("files.lock", wait=True):
-            return make_key(self.key_file)
+            return self._ensure_server(server)
+
+    def _ensure_server(self, server: str) -> bytes:
+        authority = self.authority()
+        key_file = authority.server_key_file(server)
+        if not key_file.exists() and self.has_place():
+            last = authority.server_key_file(self.place().server)
+            if last.exists():  # another name, the same server: clients know its key
+                write_secret(key_file, last.read_text())
+        return authority.ensure_server(server, "edge", time.time()).public_key
 
     def place(self) -> StandalonePlace:
         """Return where the server listens, or will listen by default.
@@ -98,25 +110,9 @@ class StandaloneFolder:
             self._write(self._place_file, msgspec.json.encode(place))
 
     def clients(self) -> dict[str, bytes]:
-        """Return the public keys of the enrolled clients.
-
-        Raises
-        ------
-        ConfigError
-            When the file is damaged.
-        """
-        try:
-            found = msgspec.json.decode(self._clients_file.read_bytes(), type=dict[str, str])
-            clients = {client: bytes.fromhex(key) for client, key in found.items()}
-            for client, key in clients.items():
-                check_client(client, key)
-        except FileNotFoundError:
-            return {}
-        except OSError as error:
-            raise ConfigError(f"{self._clients_file}: {error.strerror or error}") from None
-        except (ValueError, msgspec.MsgspecError, ConfigError) as error:
-            raise ConfigError(f"{self._clients_file}: {error}") from None
-        return clients
+        """Return the public keys of the enrolled clients; ConfigError when a file is damaged."""
+        issued = self.authority().register.all()
+        return {one.name: one.client().public_key for one in issued if one.kind == "client"}
 
     def processors(self) -> tuple[ProcessorRule, ...]:
         """Return the rules by which topics get their processors.
@@ -151,11 +147,17 @@ class StandaloneFolder:
             self._write(self._processors_file, msgspec.json.encode(rules))
 
     def version(self) -> tuple[tuple[int, int], ...]:
-        """Return something that changes whenever clients or processors do."""
-        return tuple(_file_version(one) for one in (self._clients_file, self._processors_file))
+        """Return something that changes whenever revocations or processors do."""
+        files = ("revocations.msgpack", self._processors_file.name)
+        return tuple(_file_version(self.path / name) for name in files)
 
     def enrol(
-        self, names: Iterable[str], x_km: float | None = None, y_km: float | None = None
+        self,
+        names: Iterable[str],
+        x_km: float | None = None,
+        y_km: float | None = None,
+        rights: Rights = EVERYTHING,
+        days: float = CLIENT_DAYS,
     ) -> list[Credentials]:
         """Make keys for clients and let them in; one that is enrolled already gets a new key.
 
@@ -167,18 +169,20 @@ class StandaloneFolder:
             When the folder cannot be written.
         """
         with self.locked("files.lock", wait=True):
-            key = public_key(make_key(self.key_file))
+            server = self.place().server if self.has_place() else StandalonePlace("").server
+            key = self._ensure_server(server)
             if not self.has_place():
                 self._write(self._place_file, msgspec.json.encode(StandalonePlace(key.hex())))
             place = self.place()
             home = Home((place.public_host, place.port), key)
             made = [Credentials(name, new_private_key(), home, x_km, y_km) for name in names]
-            for one in made:
-                check_client(one.client, one.public_key)
-            keys = self.clients() | {one.client: one.public_key for one in made}
-            text = msgspec.json.encode({client: one.hex() for client, one in keys.items()})
-            self._write(self._clients_file, text)
-        return made
+            authority = self.authority()
+            keys = {one.client: one.public_key for one in made}
+            documents = authority.clients(keys, rights, days, time.time())
+        return [
+            replace(one, credential=documents[one.client], authority=authority.public_key)
+            for one in made
+        ]
 
     @contextmanager
     def locked(self, name: str = "server.lock", *, wait: bool = False) -> Iterator[None]:

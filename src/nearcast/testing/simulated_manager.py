@@ -6,8 +6,10 @@ from dataclasses import replace
 
 from nearcast.server.manager import Manager
 from nearcast.server.manager_state import ManagerState
+from nearcast.server.orders_from_plan import SitePlan
 from nearcast.server.peer_channels import draw_incarnation
 from nearcast.testing.machine_clock import MachineClock
+from nearcast.testing.plan_directory import PlanDirectory
 from nearcast.testing.simulated_world import SimulatedWorld
 
 __all__ = ["MANAGER", "SimulatedManager"]
@@ -18,8 +20,15 @@ MANAGER = "manager"
 class SimulatedManager:
     """A manager whose store keeps each state before anybody hears of it."""
 
-    def __init__(self, site: SimulatedWorld, state: ManagerState, cloud: str) -> None:
+    def __init__(
+        self,
+        site: SimulatedWorld,
+        state: ManagerState,
+        plan: SitePlan,
+        cloud: str,
+    ) -> None:
         self._site, self._cloud = site, cloud
+        self._directory = PlanDirectory(plan)
         self.clock = MachineClock(site.clock)
         self.stored = state
         self.incarnation = 0
@@ -32,17 +41,24 @@ class SimulatedManager:
         self.incarnation += 1
         self._wakeup = float("inf")
         self.clock.begin()
-        incarnation = draw_incarnation(self._site.random.randbytes)
-        self.node = Manager(self.stored, cloud=self._cloud, incarnation=incarnation)
+        self.node = Manager(
+            self.stored,
+            self._directory,
+            self._site.authority.key,
+            cloud=self._cloud,
+            incarnation=draw_incarnation(self._site.random.randbytes),
+        )
         self._on_time()
 
     def kill(self) -> None:
         """End it; the store stays."""
         self.node = None
 
-    def install(self, state: ManagerState) -> None:
+    def install(self, state: ManagerState, plan: SitePlan | None = None) -> None:
         """Adopt a state: it is stored first; a manager that is down goes by it when it starts."""
         self.stored = state
+        if plan is not None:
+            self._directory.replace(plan)
         if self.node is not None:
             self._send(self.node.install(state, self.clock.read()))
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from nearcast.server.manager_state import ManagerState
+from nearcast.server.orders_from_plan import SitePlan
 from nearcast.server.site_orders import Orders, ServerOrder
 from nearcast.server.stream_targets import Capacity
 from nearcast.testing.simulated_client import SimulatedClient
@@ -47,9 +48,9 @@ class SimulatedSite(SimulatedWorld):
         self.on_datagram[name] = server.on_datagram
         return server
 
-    def add_manager(self, state: ManagerState, cloud: str) -> SimulatedManager:
+    def add_manager(self, state: ManagerState, plan: SitePlan, cloud: str) -> SimulatedManager:
         """Start the manager; servers that report get its orders."""
-        self.manager = SimulatedManager(self, state, cloud)
+        self.manager = SimulatedManager(self, state, plan, cloud)
         self.on_frame[MANAGER] = self.manager.on_mesh
         return self.manager
 

@@ -7,12 +7,15 @@ from typing import Annotated, Literal, TypeVar
 import msgspec
 from msgspec import Meta
 
-from nearcast.errors import TrustError
+from nearcast.errors import ConfigError, TrustError
 from nearcast.trust.rights import NOTHING, Rights
 from nearcast.trust.signed import Kind, SigningKey
 
 __all__ = [
+    "CLIENT_DAYS",
     "CREDENTIAL_BYTES",
+    "LONGEST_DAYS",
+    "SERVER_DAYS",
     "ClientCredential",
     "Role",
     "ServerCredential",
@@ -22,10 +25,16 @@ __all__ = [
     "issue_server",
     "next_serial",
     "read_body",
+    "validity",
 ]
 
 CREDENTIAL_BYTES = 900
 """Most bytes of a signed client credential: it travels in the first datagram."""
+
+CLIENT_DAYS = 365.0
+SERVER_DAYS = 730.0
+LONGEST_DAYS = 3_650.0
+"""For which a credential may count; as long a revocation of an unknown one is kept."""
 
 Role = Literal["edge", "cloud", "manager"]
 Signs = Literal["clients", "orders", "revocations"]
@@ -72,6 +81,13 @@ class ServerCredential(msgspec.Struct, frozen=True, array_like=True, forbid_unkn
     signing_key: Annotated[bytes, Meta(max_length=32)] = b""
     """Ed25519; empty when it signs nothing."""
     signs: tuple[Signs, ...] = ()
+
+
+def validity(days: float, now_s: float) -> Validity:
+    """Return from when to when a credential counts; ConfigError when it is too long."""
+    if not 0 < days <= LONGEST_DAYS:
+        raise ConfigError(f"a credential counts for up to {LONGEST_DAYS:.0f} days, not {days:g}")
+    return Validity(int(now_s), int(now_s + days * 86_400))
 
 
 def issue_client(key: SigningKey, credential: ClientCredential) -> bytes:

@@ -7,9 +7,10 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
+from nearcast.errors import TrustError
 from nearcast.trust.topic_pattern import check_pattern, matches
 
-__all__ = ["EVERYTHING", "NOTHING", "Action", "Rights", "refusal"]
+__all__ = ["EVERYTHING", "NOTHING", "Action", "Rights", "refusal", "within"]
 
 Action = Literal["publish", "subscribe"]
 
@@ -39,6 +40,29 @@ class Rights(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields
 
 NOTHING = Rights()
 EVERYTHING = Rights(("#",), ("#",))
+
+
+def within(asked: Rights, granted: Rights) -> Rights:
+    """Return rights that were asked for, with the limits that are granted where none was asked.
+
+    Raises
+    ------
+    TrustError
+        When more is asked than is granted.
+    """
+    wanted = {"publish": asked.publish, "subscribe": asked.subscribe}
+    for action in ("publish", "subscribe"):
+        for pattern in wanted[action]:
+            reason = refusal(granted, action, pattern)
+            if reason is not None:
+                raise TrustError(f"{reason}: an enrolment token does not grant it")
+    limits = {}
+    for name in ("messages_per_s", "payload_bytes", "topics"):
+        value, most = getattr(asked, name), getattr(granted, name)
+        if most and value > most:
+            raise TrustError(f"{name} {value:g}: an enrolment token grants {most:g}")
+        limits[name] = value or most
+    return Rights(asked.publish, asked.subscribe, **limits)
 
 
 def refusal(rights: Rights, action: Action, topic: str) -> str | None:

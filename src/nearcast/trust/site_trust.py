@@ -41,6 +41,8 @@ class SiteTrust:
         self.authority_key = authority_key
         """Ed25519, 32 bytes."""
         self.revocations = RevocationList()
+        self.revocations_document = b""
+        """The same as it was signed."""
         self._signers: dict[bytes, ServerCredential] = {}
         """Servers that may sign, by the id of their signing key."""
         self._least_serials: dict[tuple[str, str], int] = {}
@@ -107,10 +109,14 @@ class SiteTrust:
         found = read_body(self.open(Kind.REVOCATIONS, data), RevocationList)
         if found.version <= self.revocations.version:
             return ()
-        self.revocations = found
+        self.revocations, self.revocations_document = found, data
         self._least_serials = {(one.kind, one.name): one.least_serial for one in found.entries}
         self.note_signed(found.issued_s)
         return found.entries
+
+    def newer_list(self, told: bytes) -> bytes:
+        """Return the signed list in force when somebody tells an older one, else nothing."""
+        return self.revocations_document if self.revocations_document != told else b""
 
     def note_signed(self, at_s: int) -> None:
         """Note when verified orders were signed: it is not earlier now."""

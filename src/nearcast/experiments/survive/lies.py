@@ -26,8 +26,10 @@ from nearcast.server.mesh_messages import (
     encode_mesh,
 )
 from nearcast.server.peer_channel import Frame, encode_frame
+from nearcast.server.signed_orders import sign_orders
 from nearcast.spool.changes import Position
 from nearcast.testing.simulated_server import SimulatedServer
+from nearcast.trust.signed import SigningKey
 from nearcast.wire.hot_frames import encode_notify
 from nearcast.wire.messages import Notify
 from nearcast.wire.publication import Origin, Publication
@@ -37,6 +39,7 @@ __all__ = ["LIES"]
 _AT_ONCE = 50
 _TOPIC, _VICTIM = "t0", "p0"
 _INCARNATION = 77
+_FORGERS_KEY = b"f" * 32
 """Of e1 as the liar plays it."""
 
 
@@ -117,7 +120,9 @@ def _orders(attacked: AttackedSite, number: int) -> MeshMessage:
     node = attacked.home.node
     assert node is not None
     assert node.orders is not None
-    return NewOrders(structs.replace(node.orders, revision=node.orders.revision + number))
+    forged = structs.replace(node.orders, revision=node.orders.revision + number)
+    signer = SigningKey(_FORGERS_KEY) if number % 2 else attacked.site.authority.key
+    return NewOrders(sign_orders(signer, forged))  # a right signature over the wrong link as well
 
 
 def _home(attacked: AttackedSite) -> SimulatedServer:

@@ -6,20 +6,19 @@ from dataclasses import dataclass, field
 from random import Random
 
 from nearcast.server.manager_state import (
-    EnrolledClient,
     ManagerState,
     PlanVersion,
     SiteServer,
+    with_processors,
     with_site,
 )
-from nearcast.server.orders_from_plan import DELEGATED, PlannedTopic, SitePlan
+from nearcast.server.orders_from_plan import DELEGATED, PlannedClient, PlannedTopic, SitePlan
 from nearcast.server.processor_rules import ProcessorRule
 from nearcast.testing.counting_processor import COUNTING
 from nearcast.testing.simulated_client import SimulatedClient
 from nearcast.testing.simulated_network import Network
 from nearcast.testing.simulated_site import SimulatedSite
 from nearcast.wire.actions import Acknowledged, Confirmed
-from nearcast.wire.noise import public_key
 from nearcast.wire.settings import WireSettings
 
 __all__ = ["TrialMessage", "TrialSite"]
@@ -87,7 +86,7 @@ class TrialSite:
         for name in (*self.publisher_names, *self.subscriber_names):
             site.add_client(name, self.rng.choice(self.homes or self.edge_names))
         plan = self._draw_plan()
-        self.manager = site.add_manager(self._first_state(plan), CLOUD)
+        self.manager = site.add_manager(self._first_state(plan), plan, CLOUD)
 
     # The plan
 
@@ -103,24 +102,24 @@ class TrialSite:
         for topic in self.topic_names:
             brokers = {publish[name][topic] for name in self.publisher_names}
             edges = tuple(sorted(brokers - {DELEGATED}))
-            topics.append(PlannedTopic(topic, self.spool, edges, DELEGATED in brokers, {}))
-        return SitePlan(tuple(topics), homes, publish)
+            streams = " ".join(publish[name][topic] for name in self.publisher_names)
+            topics.append(PlannedTopic(topic, self.spool, edges, DELEGATED in brokers, streams))
+        every = tuple(self.topic_names)
+        clients = [PlannedClient(one, homes[one], publish.get(one, {}), every) for one in names]
+        return SitePlan(tuple(topics), clients)
 
     def _first_state(self, plan: SitePlan) -> ManagerState:
         servers = {order.server: SiteServer(order) for order in self.site.server_orders()}
         state = with_site(None, servers, plan, PlanVersion(1, 0.0, None, None, None))
-        clients = {
-            name: EnrolledClient(name, public_key(one.key), plan.homes[name])
-            for name, one in self.site.clients.items()
-        }
         rule = ProcessorRule("#", COUNTING, notify_after_sync=self.notify_after_sync)
-        return ManagerState(1, servers, state.versions, plan, clients, (rule,))
+        return with_processors(state, [rule])
 
     def switch_plan(self) -> None:
         """Have the manager adopt another plan: other homes, other servers that process."""
         state = self.manager.stored
         version = PlanVersion(state.versions[-1].version + 1, 0.0, None, None, None)
-        self.manager.install(with_site(state, state.servers, self._draw_plan(), version))
+        plan = self._draw_plan()
+        self.manager.install(with_site(state, state.servers, plan, version), plan)
 
     # The workload
 
