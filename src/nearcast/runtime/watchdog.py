@@ -25,7 +25,6 @@ __all__ = [
     "HungProcessor",
     "Watchdog",
     "WatchdogSettings",
-    "clear_hung",
     "read_hung",
 ]
 
@@ -163,8 +162,3 @@ def read_hung(folder: Path) -> frozenset[HungProcessor]:
         except ValueError:  # cut short by a crash
             continue
     return frozenset(found)
-
-
-def clear_hung(folder: Path) -> None:
-    """Forget what hung: an operator has mended it."""
-    (folder / HUNG_FILE).unlink(missing_ok=True)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from msgspec import structs
-
 from nearcast.wire.actions import Acknowledged, Home, HomeUnreachable, PublicationRefused
 from nearcast.wire.client_context import ClientContext
 from nearcast.wire.client_handshake import ClientHandshake
@@ -246,7 +244,7 @@ class ClientConnection:
         frames, self.frames = self.frames, []
         answers = len(frames)
         if link.take_report_turn(now):
-            frames.append(encode(structs.replace(context.report, time_us=int(now * 1e6))))
+            frames.append(encode(context.report))
         frames.extend(requests)
         frames.extend(self.outbox.frames(now))
         if not frames and link.take_probe(now):

@@ -114,7 +114,6 @@ class Report(msgspec.Struct, frozen=True, gc=False):
     y_km: float
     direction_deg: float = 0.0
     speed_mps: float = 0.0
-    time_us: int = 0
 
 
 class Publish(msgspec.Struct, frozen=True, gc=False):

@@ -45,18 +45,16 @@ class Heartbeat(_message.Message):
     def __init__(self, token: _Optional[bytes] = ..., answer: _Optional[bool] = ..., unsettled_ms: _Optional[int] = ..., lost: _Optional[bool] = ...) -> None: ...
 
 class Report(_message.Message):
-    __slots__ = ("x_km", "y_km", "direction_deg", "speed_mps", "time_us")
+    __slots__ = ("x_km", "y_km", "direction_deg", "speed_mps")
     X_KM_FIELD_NUMBER: _ClassVar[int]
     Y_KM_FIELD_NUMBER: _ClassVar[int]
     DIRECTION_DEG_FIELD_NUMBER: _ClassVar[int]
     SPEED_MPS_FIELD_NUMBER: _ClassVar[int]
-    TIME_US_FIELD_NUMBER: _ClassVar[int]
     x_km: float
     y_km: float
     direction_deg: float
     speed_mps: float
-    time_us: int
-    def __init__(self, x_km: _Optional[float] = ..., y_km: _Optional[float] = ..., direction_deg: _Optional[float] = ..., speed_mps: _Optional[float] = ..., time_us: _Optional[int] = ...) -> None: ...
+    def __init__(self, x_km: _Optional[float] = ..., y_km: _Optional[float] = ..., direction_deg: _Optional[float] = ..., speed_mps: _Optional[float] = ...) -> None: ...
 
 class Publish(_message.Message):
     __slots__ = ("topic", "epoch", "sequence", "oldest", "durable", "payload", "has_position", "x_km", "y_km", "published_us")
