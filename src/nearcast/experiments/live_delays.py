@@ -13,7 +13,7 @@ from __future__ import annotations
 import tempfile
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -49,6 +49,8 @@ __all__ = [
 TOLERANCE = 0.10
 _PLACEMENT = "placement "
 """How plans of the placement model are called, followed by their objective."""
+_PLACEMENT_ROUNDS = 10
+"""Their scenario is small: one round would be few messages."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,13 +162,15 @@ def run(
             write_plan(outcome.plan, outcome.report, scenario, folder / "plan")
             begin(f"{case.name}: starting {len(scenario.servers) + 2} servers")
             options = SiteSettings(plan=folder / "plan", delay_factor=settings.delay_factor)
+            is_placement = case.request.model is Model.PLACEMENT
+            rounds = settings.rounds * (_PLACEMENT_ROUNDS if is_placement else 1)
             with run_site(folder / "scenario", folder / "site", options) as live:
                 result = measure_site_clients(
                     live,
-                    settings,
+                    replace(settings, rounds=rounds),
                     partial(_begin_step, begin, case.name),
                     # the first message of a topic goes through the home, which says where to
-                    is_warm=case.request.model is Model.PLACEMENT,
+                    is_warm=is_placement,
                 )
             yield LiveRun(_point(case, outcome, result, settings), outcome, result.arrivals)
 
