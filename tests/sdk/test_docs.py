@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import nearcast.sdk
-from nearcast.sdk import load_credentials, save_credentials
+from nearcast.sdk import SavedCursors, load_credentials, load_cursors, save_credentials
 from sdk.edge import Edge
 
 ROOT = Path(__file__).parents[2]
@@ -31,13 +31,16 @@ def files(edge: Edge, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_the_examples_of_the_page_run(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with_asyncio, without = _blocks("python")
+    with_asyncio, without, saved = _blocks("python")
     exec(compile(with_asyncio, "sdk.md", "exec"), {})
     said = capsys.readouterr().out
     assert re.fullmatch(r"car 12\non the way for \d+\.\d+ ms\n", said)
     exec(compile(without, "sdk.md", "exec"), {})
     said = capsys.readouterr().out
     assert re.fullmatch(r"heard: ice on the bridge\nround trip in ms: \d+\.\d+\n", said)
+    for _ in range(2):  # without the file, and with it
+        exec(compile(saved, "sdk.md", "exec"), {})
+    assert load_cursors(files / "sign.cursors") == SavedCursors(("alerts/#",))
 
 
 def test_the_credential_file_of_the_page_is_one(tmp_path: Path) -> None:

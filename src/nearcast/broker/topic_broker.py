@@ -123,8 +123,8 @@ class TopicBroker:
         actions.reports += self.processing.restore(live.state)
         self.claims.states.restore()
         self._settlement.begin()
+        self.durable_end = self.end if durable else 0
         if durable:
-            self.durable_end = self.end
             for stream in self._streams.values():
                 stream.durable = stream.settled
 

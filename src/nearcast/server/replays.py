@@ -20,7 +20,7 @@ from nearcast.wire.hot_frames import encode_notify
 __all__ = ["Replays"]
 
 _WAITING_LIMIT = 10_000
-"""Questions of clients that may wait for their answers; clients repeat what is refused."""
+"""Questions that may wait for their answers; clients repeat what is refused."""
 _PER_PASS = 2_000
 """Notifications, about, after which other events have their turn."""
 _LOOKED_AT = 200
@@ -59,7 +59,7 @@ class Replays:
             for one in [one for one in self._broker.topics if matches(topic, one)]:
                 self.ask(home, one, client, since)
             return
-        if client and len(self._waiting) >= _WAITING_LIMIT:
+        if len(self._waiting) >= _WAITING_LIMIT:
             self._effects.counts["resumes_refused"] += 1
             return
         managed = self._broker.topics.get(topic)
@@ -80,7 +80,7 @@ class Replays:
         for key in list(self._waiting)[:_LOOKED_AT]:
             since, through = self._waiting.pop(key)
             managed = self._broker.topics.get(key[1])
-            is_allowed = self._allows(*key, now)
+            is_allowed = managed is None or self._allows(*key, now)
             if key[2] and not is_allowed:
                 self._effects.counts["resumes_refused"] += 1
                 continue

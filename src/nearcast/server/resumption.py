@@ -28,6 +28,10 @@ _ASK_AGAIN_S = 5.0
 """How long a client's question may stay without an answer before it is asked again."""
 
 
+_ASKED_LIMIT = 256
+"""Questions of one client that may wait for answers."""
+_CAUGHT_UP_LIMIT = 4_096
+"""Answers to one client that are remembered."""
 _STARTS_LIMIT = 256
 """Brokers of topics that a client is told the offsets of when it subscribes to a pattern."""
 
@@ -57,8 +61,9 @@ class Resumption:
         """Broker and topic of questions for all clients here, and since when they wait."""
         self._asked: dict[str, dict[tuple[str, str], float]] = {}
         """By client: broker and topic of its questions, and when they were asked."""
-        self._caught_up: dict[str, set[tuple[str, str]]] = {}
-        """By client: broker and topic of answers since it is here, in sessions that go on."""
+        self._caught_up: dict[str, dict[tuple[str, str], Gap | None]] = {}
+        """By client, broker and topic: the answer in this session, which may be lost on the way;
+        None: in one before, from which this one goes on."""
         self._owed: dict[str, dict[tuple[str, str], None]] = {}
         """By broker: clients with subscriptions for which it has to be asked when it is back."""
         replays.answer_here = self._on_resumed
@@ -70,18 +75,16 @@ class Resumption:
         """Note where a broker's topics were when clients here subscribed."""
         heard = self._heard.setdefault(broker, {})
         for topic, end in ends.items():
-            heard.setdefault(topic, end)
+            if topic not in heard and self._clients.has_listeners(topic):
+                heard[topic] = end
 
     def note(self, broker: str, reached: Mapping[str, int]) -> None:
         """Note the last offset by topic of what a broker sent."""
-        heard = self._heard.setdefault(broker, {})
-        if self._behind:
-            reached = {
-                topic: offset
-                for topic, offset in reached.items()
-                if (broker, topic) not in self._behind
-            }
-        heard.update(reached)
+        heard, behind = self._heard.setdefault(broker, {}), self._behind
+        for topic, offset in reached.items():
+            is_known = topic in heard or self._clients.has_listeners(topic)
+            if is_known and (broker, topic) not in behind:
+                heard[topic] = offset
 
     def brokers(self, wanted: str) -> list[tuple[str, str]]:
         """Return the brokers that were heard of topics that a subscription concerns."""
@@ -120,12 +123,15 @@ class Resumption:
         if not self._clients.hears(client, topic):
             self._effects.counts["resumes_refused"] += 1
             return
-        if (broker, topic) in self._caught_up.get(client, ()):
-            self._sessions.tell(client, Gap(topic, broker, 0, question.since))
+        caught_up = self._caught_up.get(client, {})
+        if (broker, topic) in caught_up:
+            answer = caught_up[broker, topic] or Gap(topic, broker, 0, question.since)
+            self._sessions.tell(client, answer)
             return
         asked = self._asked.setdefault(client, {})
-        if now < asked.get((broker, topic), float("-inf")) + _ASK_AGAIN_S:
-            return
+        is_early = now < asked.get((broker, topic), float("-inf")) + _ASK_AGAIN_S
+        if is_early or len(asked) >= _ASKED_LIMIT:
+            return  # it asks again
         if broker == self._peers.server:
             asked[broker, topic] = now
             self._replays.ask(broker, topic, client, question.since)
@@ -139,6 +145,7 @@ class Resumption:
         """Note a client's new session; nothing is missing where it goes on with its last one."""
         if goes_on:
             self._asked.pop(client, None)
+            self._caught_up[client] = dict.fromkeys(self._caught_up.get(client, ()))
         else:
             self.forget(client)
 
@@ -198,7 +205,9 @@ class Resumption:
             if asked.pop((broker, message.topic), None) is not None:
                 gap = Gap(message.topic, broker, message.missed, message.through)
                 self._sessions.tell(message.client, gap)
-                self._caught_up.setdefault(message.client, set()).add((broker, message.topic))
+                caught_up = self._caught_up.setdefault(message.client, {})
+                if len(caught_up) < _CAUGHT_UP_LIMIT:
+                    caught_up[broker, message.topic] = gap
                 self._effects.counts["notifications_missed"] += message.missed
             return
         heard = self._heard.setdefault(broker, {})
