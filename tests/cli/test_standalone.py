@@ -80,6 +80,7 @@ def test_clients_and_messages_are_there_after_a_crash(run: Run, tmp_path: Path) 
     data = tmp_path / "broker"
     with serving(data, *PORTS) as server:
         assert stat.S_IMODE((data / "keys" / "standalone.key").stat().st_mode) == 0o600
+        assert stat.S_IMODE(data.stat().st_mode) == 0o700
         car, sign = enrol(run, data, "car"), enrol(run, data, "sign")
         with (
             SyncClient.connect(sign, timeout_s=30) as listener,

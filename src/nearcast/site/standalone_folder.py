@@ -196,7 +196,7 @@ class StandaloneFolder:
             When the folder cannot be written.
         """
         try:
-            self.path.mkdir(parents=True, exist_ok=True)
+            self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
             lock = open(self.path / name, "w")  # noqa: SIM115 - closed below
         except OSError as error:
             raise self._unwritable(self.path, error) from None
