@@ -5,12 +5,13 @@ from __future__ import annotations
 import pytest
 
 from nearcast.broker.notices import decode_entry
-from nearcast.server.mesh_messages import Copies, Forward, MeshMessage, SyncDone, encode_mesh
+from nearcast.server.mesh_messages import Copies, Forward, MeshMessage, SyncDone, Vouch, encode_mesh
 from nearcast.server.peer_channel import Frame, encode_frame
 from nearcast.server.peer_channels import PeerChannels
 from nearcast.server.server import ClientAccess, Server
 from nearcast.server.server_settings import ServerSettings
 from nearcast.server.site_orders import ClientOrder, Orders, ServerOrder, TopicOrder
+from nearcast.testing.authority import SmallAuthority
 from nearcast.wire.actions import Acknowledged, Home, SendDatagram
 from nearcast.wire.client_session import ClientSession
 from nearcast.wire.codec import encode
@@ -19,6 +20,7 @@ from nearcast.wire.noise import public_key
 from nearcast.wire.publication import Publication
 
 CLIENT = ("car", 1)
+AUTHORITY = SmallAuthority()
 
 
 class OneEdge:
@@ -36,6 +38,7 @@ class OneEdge:
             ServerSettings("e1"),
             PeerChannels(1),
             lambda: self.now,
+            AUTHORITY.trust(),
             access=ClientAccess(server_key, random_bytes),
         )
         assert self.edge.clients is not None
@@ -50,7 +53,8 @@ class OneEdge:
         )
         self.edge.obey(orders, self.now)
         home = Home(("e1", 7000), public_key(server_key))
-        self.client = ClientSession(client_key, home, random_bytes)
+        credential = AUTHORITY.client("car", public_key(client_key))
+        self.client = ClientSession(client_key, home, random_bytes, None, credential)
         self.client.connect(self.now)
         self.acked = 0
         for _ in range(5):
@@ -104,12 +108,15 @@ class OneCloud:
 
     def __init__(self, brokers: tuple[str, ...] = ("cloud",)) -> None:
         self.now = 1_700_000_000.0
-        self.cloud = Server(ServerSettings("cloud"), PeerChannels(1), lambda: self.now)
+        self.cloud = Server(
+            ServerSettings("cloud"), PeerChannels(1), lambda: self.now, AUTHORITY.trust()
+        )
         servers = (ServerOrder("e1", "e1", 7000, bytes(32)), ServerOrder("cloud", "", 0, b""))
         topics = (TopicOrder("t", 100, brokers),)
         self.cloud.obey(Orders(1, 1, "cloud", servers, topics, ()), self.now)
         self.now += 2.0  # it has waited for the subscribers that nobody told
         self.groups = self.frames = 0
+        self.hear(Vouch((AUTHORITY.client("car", bytes(32)),)))
 
     def forward(self, sequence: int, oldest: int = 1, published_us: int = 1) -> None:
         one = Publication("t", "car", 1, sequence, published_us, 2, 0.0, 0.0, b"x", oldest=oldest)

@@ -36,6 +36,7 @@ from nearcast.server.stream_targets import Capacity, StreamTargets
 from nearcast.server.subscribers import SubscriberDirectory
 from nearcast.server.subscriptions import Subscriptions
 from nearcast.server.vouching import Vouching
+from nearcast.testing.authority import SmallAuthority
 from nearcast.wire.hot_frames import decode_notify
 from nearcast.wire.messages import Notify, Refuse, Route, Subscribe
 from nearcast.wire.publication import Origin, Publication
@@ -120,7 +121,7 @@ def router(around: Surroundings, publishers: Publishers, cloud: str = "cloud") -
         lambda now: True,
         Vouching(
             around.peers,
-            Authoriser(None, 10),
+            Authoriser(SmallAuthority().trust(), 10),
             around.effects,
             lambda server, client: None,
             lambda client, now: None,

@@ -13,12 +13,10 @@ from nearcast.server.mesh_messages import LoadReport, decode_mesh
 from nearcast.server.peer_channel import decode_frame
 from nearcast.server.site_orders import ClientOrder, Orders, TopicOrder
 from nearcast.server.stream_targets import Capacity
-from nearcast.testing.authority import SmallAuthority
 from nearcast.testing.simulated_client import SimulatedClient
 from nearcast.testing.simulated_network import Network
 from nearcast.testing.simulated_site import SimulatedSite
-from nearcast.wire.actions import Confirmed, Connected, Disconnected
-from nearcast.wire.messages import CloseReason
+from nearcast.wire.actions import Confirmed, Disconnected
 from nearcast.wire.noise import public_key
 from server.site_making import NOTED, RandomSite
 
@@ -334,28 +332,6 @@ def test_a_processor_that_cannot_be_loaded_costs_its_notifications_only() -> Non
     assert made.node("e1").counts["processor_failed"] == 1
 
 
-def test_without_an_authority_who_is_not_in_the_orders_is_sent_away_and_no_longer_told(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(SmallAuthority, "trust", lambda authority: None)
-    made = SmallSite()
-    made.start(TopicOrder("t", 5, ("e1",)))
-    del made.homes["d"]
-    made.obey(TopicOrder("t", 5, ("e1",)))
-    made.site.run(5.0)
-    made.people["a"].publish("t", b"x")
-    made.site.run(5.0)
-    assert made.heard() == {"a": [], "b": ["x"], "c": ["x"], "d": []}
-    events = [event for _, event in made.people["d"].events]
-    ends = [event.reason for event in events if isinstance(event, Disconnected)]
-    assert ends == [CloseReason.REVOKED]
-    assert sum(isinstance(event, Connected) for event in events) == 1
-    assert len(made.node("e2").sessions) == 1
-    made.site.connect([made.people["d"]])
-    made.site.run(5.0)
-    assert len(made.node("e2").sessions) == 1
-
-
 def test_without_the_manager_servers_go_on_and_reports_do_not_pile_up() -> None:
     made = SmallSite()
     made.start(TopicOrder("t", 5, ("e1",)))
@@ -422,7 +398,7 @@ def test_a_subscription_is_confirmed_though_a_server_is_away() -> None:
     assert [one.accepted for _, one in made.people["c"].events if isinstance(one, Confirmed)]
 
 
-def test_with_an_authority_who_is_not_in_the_orders_is_a_guest_and_served() -> None:
+def test_who_is_not_in_the_orders_is_a_guest_and_served() -> None:
     made = SmallSite()
     made.start(TopicOrder("t", 5, ("e1",)))
     del made.homes["d"]

@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 from nearcast.server.allowance import Allowance
+from nearcast.server.authorise import Authoriser
 from nearcast.server.site_orders import ClientOrder, Orders, TopicOrder
+from nearcast.testing.authority import SmallAuthority
 from nearcast.testing.simulated_client import SimulatedClient
 from nearcast.testing.simulated_site import SimulatedSite
 from nearcast.trust.rights import NOTHING, Rights
@@ -87,9 +89,13 @@ def test_without_the_right_a_subscription_is_refused_with_a_reason() -> None:
 
 
 def test_a_publication_names_one_topic() -> None:
-    made = OneEdge(car=Rights(("#",)))
-    _publish(made.site, made.people["car"], "traffic/+", "#")
-    assert made.refusals("car") == [RefuseReason.NOT_ALLOWED] * 2
+    authority = SmallAuthority()
+    authoriser = Authoriser(authority.trust(), 10)
+    authoriser.vouch(authority.client("car", bytes(32)), 0.0)
+    assert authoriser.authorise("car", "publish", "traffic/north") is None
+    for pattern in ("traffic/+", "#"):  # a client of our own would not send it
+        assert authoriser.authorise("car", "publish", pattern) is not None
+        assert authoriser.authorise("car", "subscribe", pattern) is None
 
 
 def test_rights_limit_sizes_and_topics() -> None:

@@ -231,10 +231,10 @@ class LiveServer:
             settings,
             self._channels,
             self.clock,
+            self.trust.trust,
             recovered.state.topics,
             access,
             watch=heartbeat,
-            trust=self.trust.trust,
             damages=len(recovered.damages),
         )
 

@@ -8,17 +8,16 @@ client's own rights, whoever says what the client wants.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 from nearcast.errors import TrustError
-from nearcast.trust.credentials import ClientCredential, Validity
-from nearcast.trust.rights import EVERYTHING, Action, refusal
+from nearcast.trust.credentials import ClientCredential
+from nearcast.trust.rights import Action, refusal
 from nearcast.trust.site_trust import SiteTrust
 from nearcast.trust.topic_pattern import is_pattern
-from nearcast.wire.handshake_gate import Admit
 from nearcast.wire.messages import CloseReason
 
-__all__ = ["Authoriser", "admit_enrolled"]
+__all__ = ["Authoriser"]
 
 _UNKNOWN = "no credential of this client is known here"
 _ANSWERS_LIMIT = 1_000
@@ -41,13 +40,13 @@ class Authoriser:
     Parameters
     ----------
     trust
-        Decides which credentials count; None: everybody may do everything.
+        Decides which credentials count.
     vouched_limit
         Most clients without a session here that are remembered; those asked about longest ago
         are forgotten first, and asked for again.
     """
 
-    def __init__(self, trust: SiteTrust | None, vouched_limit: int) -> None:
+    def __init__(self, trust: SiteTrust, vouched_limit: int) -> None:
         self._trust, self._limit = trust, vouched_limit
         self._here: dict[str, _KnownClient] = {}
         """Those with a session here."""
@@ -59,8 +58,6 @@ class Authoriser:
 
     def authorise(self, client: str, action: Action, topic: str) -> str | None:
         """Return why a client may not do something; None when it may."""
-        if self._trust is None:
-            return None
         known = self._here.get(client)
         if known is None:
             known = self._vouched.get(client)
@@ -80,8 +77,8 @@ class Authoriser:
         return answer
 
     def knows(self, client: str) -> bool:
-        """Tell whether there is a credential of a client; without an authority nobody needs one."""
-        return self._trust is None or client in self._here or client in self._vouched
+        """Tell whether there is a credential of a client."""
+        return client in self._here or client in self._vouched
 
     def document_of(self, client: str) -> bytes | None:
         """Return the signed credential of a client, for another server."""
@@ -94,7 +91,6 @@ class Authoriser:
         For the handshake. One that is known by a newer credential was given another key, maybe
         because somebody else has this one.
         """
-        assert self._trust is not None
         credential = self._trust.client(document, public_key, now)
         self._check_newest(credential)
         return credential
@@ -115,8 +111,6 @@ class Authoriser:
 
         Returns the client, and whether it was known by an older one.
         """
-        if self._trust is None:
-            raise TrustError("this site has no authority")
         credential = self._trust.vouched(document, now)
         self._check_newest(credential)
         client = credential.client
@@ -143,9 +137,8 @@ class Authoriser:
 
     def _end_reason(self, credential: ClientCredential, now: float) -> CloseReason | None:
         try:
-            if self._trust is not None:
-                self._check_newest(credential)
-                self._trust.check(credential, now)
+            self._check_newest(credential)
+            self._trust.check(credential, now)
         except TrustError as error:
             # by this clock only: the client may try other servers
             is_expired = error.reason == "expired"
@@ -163,15 +156,3 @@ class Authoriser:
         self._vouched[client] = known
         if len(self._vouched) > self._limit:
             self._vouched.popitem(last=False)
-
-
-def admit_enrolled(keys: Mapping[bytes, str]) -> Admit:
-    """Return what lets in the owners of keys, for everything: in a site without an authority."""
-
-    def admit(_credential: bytes, public_key: bytes, _now: float) -> ClientCredential:
-        client = keys.get(public_key)
-        if client is None:
-            raise TrustError("no client has this key")
-        return ClientCredential(client, public_key, 1, Validity(0, 1 << 40), EVERYTHING)
-
-    return admit

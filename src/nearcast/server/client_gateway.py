@@ -43,8 +43,6 @@ class ClientGateway:
 
     Parameters
     ----------
-    keys
-        Clients by public key, which `sessions` asks; new orders are put in.
     guests
         Those that the orders do not name; None: they have to go.
     is_ready
@@ -55,13 +53,12 @@ class ClientGateway:
         self,
         server: str,
         sessions: ServerSessions,
-        keys: dict[bytes, str],
         clients: HomeClients,
         router: Router,
         subscriptions: Subscriptions,
         resumption: Resumption,
         handover: Handover,
-        guests: Guests | None,
+        guests: Guests,
         ways: WayTeller,
         effects: Effects,
         authoriser: Authoriser,
@@ -72,7 +69,7 @@ class ClientGateway:
         subscription_limit: int,
         settings: EdgeSettings,
     ) -> None:
-        self._server, self.sessions, self._keys, self.clients = server, sessions, keys, clients
+        self._server, self.sessions, self.clients = server, sessions, clients
         self._router, self.subscriptions, self.handover = router, subscriptions, handover
         self._guests, self._ways, self.resumption = guests, ways, resumption
         self._effects, self._is_ready = effects, is_ready
@@ -103,8 +100,7 @@ class ClientGateway:
         self._next_prune = now + self._settings.prune_interval_s
         self._on_events(self.sessions.prune(now), now)
         self.handover.on_timer(now)
-        if self._guests is not None:
-            self._guests.on_timer(now)
+        self._guests.on_timer(now)
         self.subscriptions.expire(now)
         self.resumption.on_timer()
         for client, topics in self.clients.take_outdated(now):
@@ -116,23 +112,17 @@ class ClientGateway:
         return min(self.sessions.next_wakeup(), self._next_prune)
 
     def obey(self, orders: Orders, now: float) -> None:
-        """Let in those whom new orders name; others are guests, or have to go."""
-        self._keys.clear()
-        self._keys.update((one.public_key, one.client) for one in orders.clients)
+        """Send clients to the homes that new orders name; those that they do not name are guests."""
         self.handover.obey(orders, now)
         self._ways.obey(orders)
         for client in self.sessions.clients:
             if not self.handover.knows(client):
                 self._on_unknown(client, now)
-        self._on_events(self.sessions.take_events(), now)
 
     def _on_unknown(self, client: str, now: float) -> None:
-        """Take in a client that the orders do not name, if its credential is enough."""
-        if self._guests is not None:
-            if not self.sessions.is_visitor(client):
-                self._guests.arrived(client, now)
-        else:
-            self.sessions.close(client, CloseReason.REVOKED, now)
+        """Take in a client that the orders do not name."""
+        if not self.sessions.is_visitor(client):
+            self._guests.arrived(client, now)
 
     def hearers(self, topic: str, clients: tuple[str, ...], now: float) -> tuple[str, ...]:
         """Return those of some clients that a broker may notify: subscribers, and who has left."""
@@ -296,11 +286,8 @@ class ClientGateway:
     def _on_opened(self, opened: SessionOpened, now: float) -> None:
         client, init, credential = opened.client, opened.init, opened.credential
         self._effects.counts["sessions_opened"] += 1
-        if not self.handover.knows(client):  # a guest, or no longer enrolled
+        if not self.handover.knows(client):
             self._on_unknown(client, now)
-            if client not in self.sessions:
-                self._on_events(self.sessions.take_events(), now)
-                return
         self._vouching.forget_client(client)
         self._authoriser.begin_session(credential, init.credential)
         self._allowances.begin(client, credential.rights, now)
@@ -332,9 +319,8 @@ class ClientGateway:
         counts[f"sessions_closed_{closed.reason.name.lower()}"] += 1
         self.resumption.forget(client)
         topics = self.subscriptions.forget(client)
-        if self._guests is not None:
-            self._guests.left(client)
-            self._router.targets.guest_left(client)
+        self._guests.left(client)
+        self._router.targets.guest_left(client)
         if closed.visits:
             if closed.undelivered:
                 self.handover.pass_on(client, closed.undelivered, now)

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from nearcast.broker.requests import ProcessResult
 from nearcast.broker.topic_processing import ProcessorWatch
 from nearcast.server.allowance import Allowances
-from nearcast.server.authorise import Authoriser, admit_enrolled
+from nearcast.server.authorise import Authoriser
 from nearcast.server.broker_part import BrokerPart
 from nearcast.server.client_gateway import ClientGateway
 from nearcast.server.delivery import Delivery
@@ -78,14 +78,14 @@ class Server:
         To the other servers.
     clock
         The time now, as the `now` of events: to measure what processing takes.
+    trust
+        Decides which credentials and orders count.
     recovered
         What the spool's log found, by topic.
     access
         For clients; None: this server has none.
     watch
         Is told when a processor runs in this process.
-    trust
-        Decides which credentials count; None: the keys that the orders name, for everything.
     damages
         Places where the log has lost something: other brokers are asked for it.
     """
@@ -95,10 +95,10 @@ class Server:
         settings: ServerSettings,
         channels: PeerChannels,
         clock: Callable[[], float],
+        trust: SiteTrust,
         recovered: Mapping[str, LiveTopic] | None = None,
         access: ClientAccess | None = None,
         watch: ProcessorWatch | None = None,
-        trust: SiteTrust | None = None,
         damages: int = 0,
     ) -> None:
         self.settings, self._trust = settings, trust
@@ -119,10 +119,8 @@ class Server:
         self._introductions = Introductions(
             peers, part.topics, directory, self._tell_subscribers, settings.inform_s
         )
-        keys: dict[bytes, str] = {}
-        admit = authoriser.check if trust is not None else admit_enrolled(keys)
         sessions = self.sessions = (
-            ServerSessions(access.static_key, admit, access.random_bytes, access.wire)
+            ServerSessions(access.static_key, authoriser.check, access.random_bytes, access.wire)
             if access is not None
             else None
         )
@@ -178,13 +176,12 @@ class Server:
             self.clients = ClientGateway(
                 settings.server,
                 sessions,
-                keys,
                 homes,
                 router,
                 subscriptions,
                 resumption,
                 handover,
-                Guests(peers, self._on_guest) if trust is not None else None,
+                Guests(peers, self._on_guest),
                 WayTeller(settings.server, sessions, wire.report_interval_s),
                 effects,
                 authoriser,
@@ -311,12 +308,11 @@ class Server:
 
     def _obey_document(self, document: bytes, now: float) -> bool:
         orders = read_orders(document, self._trust, self.settings.server)
-        if self._trust is not None:
-            self._trust.note_signed(orders.issued_s)
+        self._trust.note_signed(orders.issued_s)
         return self._obey(orders, now)
 
     def _obey(self, orders: Orders, now: float) -> bool:
-        if self._trust is not None and orders.revocations:
+        if orders.revocations:
             self._trust.revoke(orders.revocations)
             self._check_credentials(now)
         if self.orders is not None and orders.revision <= self.orders.revision:
@@ -391,5 +387,5 @@ class Server:
             counts["publications"] + counts["forwarded_in"],
             counts["notifications"],
             self.loop_lag_s,
-            self._trust.newer_list(told) if self._trust is not None else b"",
+            self._trust.newer_list(told),
         )

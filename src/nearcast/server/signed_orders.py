@@ -7,7 +7,7 @@ import msgspec
 from nearcast.errors import TrustError
 from nearcast.server.site_orders import Orders
 from nearcast.trust.credentials import read_body
-from nearcast.trust.signed import Kind, SigningKey, read_signed
+from nearcast.trust.signed import Kind, SigningKey
 from nearcast.trust.site_trust import SiteTrust
 
 __all__ = ["read_orders", "sign_orders"]
@@ -18,15 +18,15 @@ def sign_orders(key: SigningKey, orders: Orders) -> bytes:
     return key.sign(Kind.ORDERS, msgspec.msgpack.encode(orders))
 
 
-def read_orders(document: bytes, trust: SiteTrust | None, server: str) -> Orders:
-    """Return orders that somebody signed who may; without `trust` by anybody.
+def read_orders(document: bytes, trust: SiteTrust, server: str) -> Orders:
+    """Return orders that somebody signed who may.
 
     Raises
     ------
     TrustError
         When they do not count here.
     """
-    body = read_signed(document).body if trust is None else trust.open(Kind.ORDERS, document)
+    body = trust.open(Kind.ORDERS, document)
     orders = read_body(body, Orders)
     if orders.server != server:
         raise TrustError(f"orders for server {orders.server!r}")

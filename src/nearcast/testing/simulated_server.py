@@ -118,9 +118,9 @@ class SimulatedServer:
             ),
             PeerChannels(draw_incarnation(site.random.randbytes)),
             self.clock.read,
+            site.authority.trust(),
             recovered.state.topics,
             access if self.is_edge else None,
-            trust=site.authority.trust(),
             damages=len(recovered.damages),
         )
         if self.saved_orders is not None:
