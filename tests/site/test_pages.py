@@ -25,13 +25,13 @@ from nearcast.cli.up import up
 from nearcast.domain.scenario_files import read_scenario
 from nearcast.site.layout import lay_out_site
 from nearcast.site.standalone_folder import StandaloneFolder, StandalonePlace
-from nearcast.wire.noise import public_key
 from shown_commands import in_help, in_pages, with_verb
 from small_site.making import quick, until, write_small_scenario
 
 ROOT = Path(__file__).parents[2]
 SDK = (ROOT / "docs" / "sdk.md").read_text()
 SITE = (ROOT / "docs" / "site.md").read_text()
+KEYS = (ROOT / "docs" / "keys.md").read_text()
 README = (ROOT / "README.md").read_text()
 START, UP = (
     "nearcast scenario generate city --clients 30 --servers 2 --topics 4 --seed 1 --out city",
@@ -152,7 +152,7 @@ def test_no_command_of_a_site_is_left_out() -> None:
     run_here += block_with(SITE, "nearcast status city") + block_with(SITE, "serve manager")
     run_here += block_with(SITE, "IceWarning") + block_with(README, UP)
     run_here += block_with(SITE, "serve standalone") + block_with(SITE, "--data broker --out")
-    run_here += block_with(SITE, "nearcast processors")
+    run_here += block_with(SITE, "nearcast processors") + block_with(KEYS, "client enrol")
     in_texts = ("up", "client", "client enrol", "serve", "serve standalone", "status")
     run_here += [line for verb in in_texts for line in in_help()[verb]]
     known = {line.partition(" #")[0].strip() for line in run_here}
@@ -264,13 +264,14 @@ def test_the_example_programs_run_as_they_say(shell: Shell) -> None:
 def test_a_site_of_separate_programs_starts_as_the_page_says(tmp_path: Path) -> None:
     scenario = write_small_scenario(tmp_path / "small", clients=["car"], topics=["road"])
     site = lay_out_site(read_scenario(scenario), scenario, tmp_path / "site", quick(scenario))
-    lines, (key_line,) = block_with(SITE, "serve manager"), block_with(SITE, "public_key")
+    lines = block_with(SITE, "serve manager")
     assert {line.split()[2] for line in lines} >= {"manager", "cloud", "edge"}
     shown = CliRunner().invoke(serve, ["--help"], terminal_width=200).output
     assert set(commands(shown)) <= {*lines, *block_with(SITE, "serve standalone")}
-    said = Shell(site.folder / "keys").type(key_line)
-    private_key = bytes.fromhex((site.folder / "keys" / "e1.key").read_text())
-    assert said.strip() == public_key(private_key).hex()
+    ceremony = Shell(tmp_path)
+    for line in block_with(SITE, "site init"):
+        ceremony.type(line)
+    assert (tmp_path / "city-keys" / "credentials" / "e1.hex").exists()
     shown = CliRunner().invoke(status, ["--help"], terminal_width=200).output
     (ask,) = (line for line in commands(shown) if "--manager" in line)
     # the port of the help text may be somebody else's here
@@ -285,6 +286,15 @@ def test_a_site_of_separate_programs_starts_as_the_page_says(tmp_path: Path) -> 
             return asked.returncode == 0 and json.loads(said)["counts"]["servers_up"] == 2
 
         until(is_up, "both servers are up", 60)
+        here = f":{site.place('manager').http_port}"
+        inside = Shell(site.folder)
+        (enrol,) = block_with(KEYS, "client enrol")
+        assert "home is 127.0.0.1:" in inside.type(
+            enrol.replace("10.0.0.2:7480", f"127.0.0.1{here}")
+        )
+        _, revoke = block_with(KEYS, "site revoke")
+        said = inside.type(revoke.replace("10.0.0.2:7480", f"127.0.0.1{here}"))
+        assert "signed by the manager" in said
 
 
 def test_the_processor_of_the_page_runs_as_it_says(tmp_path: Path) -> None:

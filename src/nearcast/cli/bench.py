@@ -11,6 +11,7 @@ from nearcast.cli.bench_latency import latency
 from nearcast.cli.bench_live import echo, live
 from nearcast.cli.bench_output import finish, kept, out_option, prepare
 from nearcast.cli.bench_pipeline import pipeline, relations
+from nearcast.cli.bench_scale import scale
 from nearcast.cli.bench_sdk import sdk
 from nearcast.cli.bench_sessions import sessions
 from nearcast.cli.bench_split import split
@@ -37,6 +38,7 @@ def bench() -> None:
       fanout     one message to many subscribers: the first, the last, CPU time
       sdk        CPU time of a program per notification that it receives
       sessions   memory and CPU time of many idle sessions on one edge server
+      scale      what an edge and the manager hold in sites of up to a million clients
     """
 
 
@@ -163,6 +165,7 @@ bench.add_command(split)
 bench.add_command(live)
 bench.add_command(echo)
 bench.add_command(latency)
+bench.add_command(scale)
 bench.add_command(fanout)
 bench.add_command(sdk)
 bench.add_command(sessions)

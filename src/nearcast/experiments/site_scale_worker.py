@@ -1,0 +1,156 @@
+"""Measures one part of a large site in this process and prints the numbers as JSON.
+
+Each client publishes to one topic and takes part in two; a topic has a hundred publishers, a tenth
+of which have their home on the next edge server.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import sys
+import time
+from collections.abc import Collection, Iterator
+from pathlib import Path
+from typing import Any
+
+from nearcast.runtime.manager_store import ManagerStore
+from nearcast.server.enrolment import EnrolledClient
+from nearcast.server.manager import Manager
+from nearcast.server.manager_state import PlanVersion, SiteServer, make_orders, with_site
+from nearcast.server.orders_from_plan import PlannedClient, PlannedTopic, SitePlan
+from nearcast.server.peer_channels import PeerChannels
+from nearcast.server.server import ClientAccess, Server
+from nearcast.server.server_settings import ServerSettings
+from nearcast.server.signed_orders import sign_orders
+from nearcast.server.site_orders import ServerOrder
+from nearcast.trust.credentials import Role, ServerCredential, Validity, issue_server
+from nearcast.trust.rights import EVERYTHING
+from nearcast.trust.signed import SigningKey
+from nearcast.trust.site_trust import SiteTrust
+
+_AUTHORITY, _CLOUD, _NOW_S = SigningKey(b"a" * 32), "cloud", 1.8e9
+_VALID = Validity(int(_NOW_S), int(_NOW_S) + 86_400)
+_PUBLISHERS_PER_TOPIC = 100
+_CREDENTIAL_BYTES = 250
+"""Of a client with a few rights."""
+_BATCH = 10_000
+
+
+class _Clients(Collection[PlannedClient]):
+    def __init__(self, clients: int, edges: int) -> None:
+        self._clients, self._edges = clients, edges
+        self._topics = max(1, clients // _PUBLISHERS_PER_TOPIC)
+
+    def __len__(self) -> int:
+        return self._clients
+
+    def __contains__(self, item: object) -> bool:
+        return any(one == item for one in self)
+
+    def topic_at(self, number: int) -> str:
+        """Return the edge server that processes a topic."""
+        return f"e{number * self._edges // self._topics}"
+
+    def __iter__(self) -> Iterator[PlannedClient]:
+        for number in range(self._clients):
+            topic = number // _PUBLISHERS_PER_TOPIC % self._topics
+            other = (topic + 1) % self._topics
+            away = number % 10 == 0
+            home = (number * self._edges // self._clients + away) % self._edges
+            publish = {f"t{topic}": self.topic_at(topic)}
+            yield PlannedClient(f"c{number}", f"e{home}", publish, (f"t{topic}", f"t{other}"))
+
+
+def _servers(edges: int) -> dict[str, SiteServer]:
+    names: list[tuple[str, Role]] = [(f"e{number}", "edge") for number in range(edges)]
+    found = {}
+    for index, (name, role) in enumerate([*names, (_CLOUD, "cloud")]):
+        key = index.to_bytes(32, "big")
+        document = issue_server(_AUTHORITY, ServerCredential(name, role, key, 1, _VALID))
+        order = ServerOrder(name, "10.0.0.1", 7000, key, "10.0.0.1", 7100, document)
+        found[name] = SiteServer(order, (float(index), 0.0) if role == "edge" else None)
+    return found
+
+
+def _build(clients: int, edges: int, folder: Path) -> dict[str, Any]:
+    """Write the database of the manager."""
+    began_s = time.perf_counter()
+    planned = _Clients(clients, edges)
+    topics = tuple(
+        PlannedTopic(f"t{number}", 100, (planned.topic_at(number),), False, str(number))
+        for number in range(max(1, clients // _PUBLISHERS_PER_TOPIC))
+    )
+    plan = SitePlan(topics, planned)
+    version = PlanVersion(1, _NOW_S, None, None, None)
+    state = with_site(None, _servers(edges), plan, version)
+    store = ManagerStore(folder / "manager.db")
+    store.save_site(state, plan)
+    for start in range(0, clients, _BATCH):
+        store.save_clients(map(_enrolled, range(start, min(start + _BATCH, clients))), state)
+    store.close()
+    size_mb = (folder / "manager.db").stat().st_size / 2**20
+    return {"database_mb": round(size_mb, 1), "build_s": round(time.perf_counter() - began_s, 1)}
+
+
+def _enrolled(number: int) -> EnrolledClient:
+    key = number.to_bytes(32, "big")
+    credential = bytes(_CREDENTIAL_BYTES)
+    until_s = _VALID.until_s
+    return EnrolledClient(f"c{number}", key, "e0", None, 1, until_s, EVERYTHING, credential)
+
+
+def _measure_manager(_clients: int, _edges: int, folder: Path) -> dict[str, Any]:
+    """Start a manager from its database, and make the orders of one edge server."""
+    store = ManagerStore(folder / "manager.db")
+    state = store.load()
+    assert state is not None
+    manager = Manager(state, store.clients, _AUTHORITY, cloud=_CLOUD, incarnation=1)
+    orders = make_orders(state, store.clients, "e1", _CLOUD, _NOW_S)
+    document = sign_orders(_AUTHORITY, orders)
+    (folder / "orders").write_bytes(document)
+    manager.status(_NOW_S)
+    gc.collect()
+    found = {"manager_mb": round(_memory_mb(), 1), "orders_kb": round(len(document) / 1024, 1)}
+    store.close()
+    return found
+
+
+def _measure_edge(_clients: int, _edges: int, folder: Path) -> dict[str, Any]:
+    """Let an edge server obey its orders."""
+    document = (folder / "orders").read_bytes()
+    trust = SiteTrust(_AUTHORITY.public_key)
+    server = Server(
+        ServerSettings("e1", "manager"),
+        PeerChannels(1),
+        lambda: _NOW_S,
+        access=ClientAccess(b"k" * 32, os.urandom),
+        trust=trust,
+    )
+    gc.collect()
+    before_mb = _memory_mb()
+    server.obey_document(document, _NOW_S)
+    del document
+    gc.collect()
+    return {"edge_mb": round(_memory_mb() - before_mb, 2)}
+
+
+def _memory_mb() -> float:
+    """Return the memory of this process that no other one shares."""
+    for line in Path("/proc/self/smaps_rollup").read_text().splitlines():
+        if line.startswith("Pss:"):
+            return int(line.split()[1]) / 1024
+    return 0.0
+
+
+def main() -> None:
+    """Measure the task given as JSON in the first argument."""
+    task = json.loads(sys.argv[1])
+    part = {"build": _build, "manager": _measure_manager, "edge": _measure_edge}[task["part"]]
+    found = part(task["clients"], task["edges"], Path(task["folder"]))
+    sys.stdout.write(json.dumps(found))
+
+
+if __name__ == "__main__":
+    main()
