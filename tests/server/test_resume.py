@@ -21,6 +21,7 @@ from nearcast.wire.codec import encode
 from nearcast.wire.cursors import Cursors
 from nearcast.wire.messages import Gap, Resume
 from nearcast.wire.publication import NO_NOTICES
+from nearcast.wire.settings import WireSettings
 from server.site_making import NOTED, QUICK, RandomSite
 from server.test_site_faults import bad_network
 
@@ -166,9 +167,16 @@ def test_each_part_is_needed(
 class Quiet:
     """Three servers: a publishes at e0, the broker is named, b hears at e1."""
 
-    def __init__(self, broker: str, *, spool: int = 100, after_sync: bool = False) -> None:
+    def __init__(
+        self,
+        broker: str,
+        *,
+        spool: int = 100,
+        after_sync: bool = False,
+        wire: WireSettings = QUICK,
+    ) -> None:
         made = self.made = RandomSite(
-            1, clients=4, topics=1, spool=spool, delegated=0.0, wire=QUICK, processor="forward"
+            1, clients=4, topics=1, spool=spool, delegated=0.0, wire=wire, processor="forward"
         )
         made.notify_after_sync = after_sync
         made.homes.update(c0="e0", c1="e1")
@@ -256,6 +264,23 @@ def test_a_broker_that_is_new_and_away_when_a_client_is_back_is_asked_later(
     quiet.made.network.heal()
     quiet.made.site.run(10.0)
     assert quiet.heard == ([1, 2, 3, 4, 5, 6] if is_asked_later else [1, 2, 3])
+
+
+def test_what_a_session_gave_up_is_asked_for_in_the_next_one() -> None:
+    quiet = Quiet("e2", wire=WireSettings(report_interval_s=0.5, notification_limit=2))
+    quiet.publish(3)
+    quiet.made.site.run(3.0)
+    quiet.made.network.offline.add("c1")
+    for _ in range(8):
+        quiet.made.publish("t0", "c0")
+        quiet.made.site.run(0.1)
+    quiet.made.network.heal()
+    home = quiet.made.site.servers["e1"].node
+    assert home is not None
+    assert home.sessions is not None
+    assert home.sessions.notifications_dropped > 0
+    quiet.made.site.run(5.0)
+    assert sorted(quiet.heard) == list(range(1, 12))
 
 
 def test_a_new_subscriber_hears_nothing_old() -> None:
