@@ -6,6 +6,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from random import Random
 
+from nearcast.server.processor_rules import Acknowledge
 from nearcast.server.site_orders import ClientOrder, Orders, TopicOrder
 from nearcast.testing.counting_processor import COUNTING
 from nearcast.testing.simulated_client import SimulatedClient
@@ -41,6 +42,7 @@ class RandomSite:
     wire: WireSettings = field(default_factory=WireSettings)
     notify_after_sync: bool = False
     takeover_s: float = 3.0
+    acknowledge: Acknowledge = "one"
 
     def __post_init__(self) -> None:
         self.rng = Random(self.seed)
@@ -97,6 +99,7 @@ class RandomSite:
             tuple(sorted(brokers)),
             self.processor,
             notify_after_sync=self.notify_after_sync,
+            acknowledge=self.acknowledge,
             version=version,
             moved_from=tuple(sorted(past - brokers)),
         )

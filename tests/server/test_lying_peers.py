@@ -6,12 +6,10 @@ from collections.abc import Iterable
 
 import pytest
 
+from nearcast.server.broker_messages import Advance, Copies, CopyNack
 from nearcast.server.early_copies import EarlyCopies
 from nearcast.server.effects import Effects
 from nearcast.server.mesh_messages import (
-    Advance,
-    Copies,
-    CopyNack,
     Forward,
     Manages,
     MeshMessage,

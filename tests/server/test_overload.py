@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from nearcast.broker.notices import decode_entry
-from nearcast.server.mesh_messages import Copies, Forward, MeshMessage, SyncDone, Vouch, encode_mesh
+from nearcast.server.broker_messages import Copies
+from nearcast.server.mesh_messages import Forward, MeshMessage, SyncDone, Vouch, encode_mesh
 from nearcast.server.peer_channel import Frame, encode_frame
 from nearcast.server.peer_channels import PeerChannels
 from nearcast.server.server import ClientAccess, Server

@@ -72,7 +72,7 @@ class Publishers:
     def __init__(self) -> None:
         self.told: list[tuple[object, ...]] = []
 
-    def acknowledge(self, client: str, topic: str, epoch: int, up_to: int) -> None:
+    def acknowledge(self, client: str, topic: str, epoch: int, up_to: int, level: int = 1) -> None:
         self.told.append(("ack", client, topic, epoch, up_to))
 
     def nack(self, client: str, topic: str, epoch: int, expected: int, missing: int = 1) -> None:

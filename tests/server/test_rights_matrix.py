@@ -10,8 +10,8 @@ from collections.abc import Callable
 
 import pytest
 
+from nearcast.server.broker_messages import Copies
 from nearcast.server.mesh_messages import (
-    Copies,
     Forward,
     Manages,
     MeshMessage,

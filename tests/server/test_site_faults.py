@@ -6,10 +6,8 @@ from collections import Counter
 
 import pytest
 
+from nearcast.server.broker_messages import Advance, Copies, CopyNack
 from nearcast.server.mesh_messages import (
-    Advance,
-    Copies,
-    CopyNack,
     Forward,
     ForwardAck,
     ForwardBusy,

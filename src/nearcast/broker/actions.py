@@ -15,7 +15,7 @@ from nearcast.broker.state_transfer import Offer
 from nearcast.spool.changes import Group, Position
 from nearcast.wire.publication import Publication
 
-__all__ = ["Ack", "Actions", "Ask", "Copy", "Deny", "Nack", "Refusal", "Taken", "Yield"]
+__all__ = ["Ack", "Actions", "Ask", "Copy", "CopyAck", "Deny", "Nack", "Refusal", "Taken", "Yield"]
 
 
 class Ack(NamedTuple):
@@ -27,6 +27,16 @@ class Ack(NamedTuple):
     through: int
     home: str | None = None
     """The server to tell, which forwards the stream; None: tell the publisher itself."""
+    level: int = 1
+    """On how many servers they are durable."""
+
+
+class CopyAck(NamedTuple):
+    """Says to a broker that copies messages here how far they are durable."""
+
+    to_server: str
+    topic: str
+    position: Position
 
 
 class Nack(msgspec.Struct, frozen=True):
@@ -60,6 +70,8 @@ class Copy(msgspec.Struct, frozen=True):
     to_server: str
     topic: str
     publications: tuple[Publication, ...]
+    wants_ack: bool = False
+    """Whether their publishers are acknowledged only when the copies are durable."""
 
 
 class Ask(NamedTuple):
@@ -112,6 +124,7 @@ class Actions(msgspec.Struct):
     """For the host of processors; `Broker.on_processed` wants each one's result."""
     notifications: list[OutgoingNotification] = msgspec.field(default_factory=list)
     copies: list[Copy] = msgspec.field(default_factory=list)
+    copy_acks: list[CopyAck] = msgspec.field(default_factory=list)
     acks: list[Ack] = msgspec.field(default_factory=list)
     claims: list[Ask | Yield | Deny | Taken] = msgspec.field(default_factory=list)
     pauses_s: list[float] = msgspec.field(default_factory=list)

@@ -282,6 +282,30 @@ class Broker:
             topic.claims.repeat(is_away, may_ask, past_brokers, self._actions)
             self._mark_due(topic)
 
+    # Acknowledgements of two servers, see `acknowledgements`
+
+    def owe_copies(self, topic: str, publishers: Iterable[str], server: str) -> None:
+        """Note that a broker wants to know when what it has copied here is durable."""
+        managed = self.topics.get(topic)
+        if managed is not None:
+            for publisher in publishers:
+                managed.acknowledgements.owe(publisher, server)
+            self._mark_due(managed)
+
+    def on_copy_ack(self, topic: str, position: Position) -> None:
+        """Hear that a second server has messages, durably."""
+        managed = self.topics.get(topic)
+        if managed is not None and managed.settings.level > 1:
+            managed.acknowledgements.secure(position, self._actions)
+            self._has_answers = True
+
+    def refuse_unsecured(self, now_s: float, patience_s: float) -> None:
+        """Refuse messages that no second server has taken for a while."""
+        for topic in self.topics.values():
+            if topic.acknowledgements.are_due:
+                topic.acknowledgements.refuse_unsecured(now_s, patience_s, self._actions)
+                self._has_answers = True
+
     # What comes later
 
     def on_processed(self, result: ProcessResult, now_s: float) -> Actions:

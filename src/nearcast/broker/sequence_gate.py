@@ -42,6 +42,8 @@ class Verdict(Enum):
     """The topic has as many publishers as its broker remembers."""
     TOO_MANY_TOPICS = auto()
     """Nobody ordered its topic here, and there is no room for another one."""
+    NO_SECOND_SERVER = auto()
+    """Durable here, and on no second server in time, as its topic wants it."""
     MALFORMED = auto()
     """Epoch or sequence number out of range, or an id that is too long or not text."""
 

@@ -293,11 +293,12 @@ class Settlement:
         for publisher, step in reached.items():
             position = Position(publisher, step.epoch, step.sequence)
             deferred.positions[publisher] = streams[publisher].settled = position
-        if direct and self.settings.other_brokers:
+        settings = self.settings
+        if direct and settings.keepers:
             # only when durable: then a copy means that the message has had its effect for good
             deferred.copies += [
-                Copy(server, self.settings.topic, tuple(direct))
-                for server in self.settings.other_brokers
+                Copy(server, settings.topic, tuple(direct), settings.level > 1)
+                for server in settings.keepers
             ]
 
     def _store(self, deferred: Deferred) -> None:

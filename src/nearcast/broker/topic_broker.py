@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
-from nearcast.broker.actions import Ack, Actions, Nack, Refusal
+from nearcast.broker.acknowledgements import Acknowledgements
+from nearcast.broker.actions import Actions, Copy, Nack, Refusal
 from nearcast.broker.audiences import SubscriberLookup
 from nearcast.broker.claims import TopicClaims
 from nearcast.broker.notices import decode_entry, encode_entry
@@ -80,6 +81,7 @@ class TopicBroker:
         self.claims = TopicClaims(
             settings.topic, Ownership(server, life), self._gate, self.processing, self._advance
         )
+        self.acknowledgements = Acknowledgements(settings.topic, self._gate, self.spool, clock)
         self._room_due_s = float("-inf")
         self._once: dict[str, tuple[int, int]] = {}
         """Epoch and sequence of each publisher's last publication without acknowledgement."""
@@ -208,12 +210,15 @@ class TopicBroker:
             return
         stream.home = home
         if publication.sequence <= stream.sequence:
-            stream.wants_ack = True
-            durable = stream.durable
-            if durable is not None and durable.epoch == stream.epoch:
-                ack = Ack(self.settings.topic, stream.publisher, *durable[1:], home)
-                if publication.sequence <= durable.sequence and ack not in actions.acks:
-                    actions.acks.append(ack)
+            settings = self.settings
+            again = self.acknowledgements.on_duplicate(
+                stream, publication.sequence, settings.level, actions
+            )
+            actions.copies += [
+                Copy(server, settings.topic, tuple(again), True)
+                for server in settings.keepers
+                if again
+            ]
 
     def _is_crowded(self, publisher: str) -> bool:
         """Tell whether a publisher is unknown, and there is no room for it."""
@@ -254,6 +259,9 @@ class TopicBroker:
         else:
             self._pass_gate(publication, copied_by, actions)
             self.claims.on_copied(publication.publisher)
+            stream = self._streams.get(publication.publisher)
+            if self.settings.level > 1 and stream is not None:  # who copies has it durably
+                self.acknowledgements.secure(stream.position, actions)
 
     def _pass_gate(
         self,
@@ -339,6 +347,7 @@ class TopicBroker:
             self._ask_for_missing(now_s, actions)
         self.claims.make_offers()
         deferred = self._settlement.advance(now_s, actions)
+        self.acknowledgements.answer_copies(actions)
         self.claims.flush(self.settings.past_brokers, actions)
         return deferred
 
@@ -372,17 +381,8 @@ class TopicBroker:
 
     def on_durable(self, change: TopicChange, actions: Actions) -> None:
         """Note that a change is synced; acknowledge what publishers wait for."""
-        topic, self.durable_end = change.topic, max(self.durable_end, change.end)
-        for position in change.positions:
-            stream = self._streams.get(position.publisher)
-            if stream is None:
-                continue
-            known = stream.durable
-            if known is None or known[1:] < position[1:]:
-                stream.durable = position
-            if stream.wants_ack and stream.epoch == position.epoch:
-                actions.acks.append(Ack(topic, *position, stream.home))
-                stream.wants_ack = stream.sequence > position.sequence
+        self.durable_end = max(self.durable_end, change.end)
+        self.acknowledgements.on_durable(change.positions, self.settings.level, actions)
         self.claims.yield_durable(actions)
 
     def replay(self, since: int, through: int, client: str) -> Replay:

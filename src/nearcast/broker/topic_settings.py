@@ -34,6 +34,10 @@ class TopicSettings:
     """Servers that managed it once: they may have streams of it, and are asked for them."""
     strangers: tuple[str, ...] = ()
     """Servers that may manage it for all that is known here: asked until one claim was won."""
+    level: int = 1
+    """On how many servers a message is durable before it is acknowledged: 1 or 2."""
+    second: str = ""
+    """The server that gets copies at level 2 where no other broker is known."""
     version: int = 0
     """Of its assignment, see `TopicOrder`."""
     guard: GuardSettings = field(default_factory=GuardSettings)
@@ -47,6 +51,13 @@ class TopicSettings:
     """Publishers that are remembered, so that nothing of theirs is taken twice."""
     stream_idle_s: float = 86_400.0
     """Publishers that sent nothing for longer are forgotten when half of the room is taken."""
+
+    @property
+    def keepers(self) -> tuple[str, ...]:
+        """All servers that get copies."""
+        if self.level > 1 and not self.other_brokers and self.second:
+            return (self.second,)
+        return self.other_brokers
 
     @property
     def asked(self) -> tuple[str, ...]:

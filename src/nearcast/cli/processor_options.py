@@ -10,7 +10,7 @@ import click
 from nearcast.errors import ConfigError
 
 if TYPE_CHECKING:
-    from nearcast.server.processor_rules import ProcessorRule
+    from nearcast.server.processor_rules import Acknowledge, ProcessorRule
 
 __all__ = [
     "notify_after_sync_option",
@@ -50,7 +50,11 @@ notify_after_sync_option: Decorator = click.option(
 
 
 def read_rules(
-    texts: Iterable[str], *, notify_after_sync: bool = False, make: bool = True
+    texts: Iterable[str],
+    *,
+    notify_after_sync: bool = False,
+    acknowledge: Acknowledge = "one",
+    make: bool = True,
 ) -> list[ProcessorRule]:
     """Return the rules that words of the command line stand for.
 
@@ -80,7 +84,8 @@ def read_rules(
             )
         options = read_options(brace + json_text) if brace else {}
         check_pattern(pattern)
-        rules.append(ProcessorRule(pattern, name.strip(), options, notify_after_sync))
+        rule = ProcessorRule(pattern, name.strip(), options, notify_after_sync, acknowledge)
+        rules.append(rule)
     if make:
         check_rules(rules)
     return rules

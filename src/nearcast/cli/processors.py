@@ -14,7 +14,7 @@ from nearcast.cli.processor_options import notify_after_sync_option, read_rules
 from nearcast.errors import ConfigError
 
 if TYPE_CHECKING:
-    from nearcast.server.processor_rules import ProcessorRule
+    from nearcast.server.processor_rules import Acknowledge, ProcessorRule
 
 __all__ = ["processors"]
 
@@ -87,10 +87,11 @@ def show(
             one["processor"],
             json.dumps(one["options"]) if one["options"] else "-",
             "after the sync" if one["notify_after_sync"] else "at once",
+            f"{one['acknowledge']} server{'s' * (one['acknowledge'] == 'two')}",
         )
         for one in rules
     ]
-    print_table(["topics", "processor", "options", "notifies"], rows)
+    print_table(["topics", "processor", "options", "notifies", "acknowledges on"], rows)
     if all(one["pattern"] != "#" for one in rules):
         click.echo("all other topics: forward")
 
@@ -106,9 +107,16 @@ def show(
     "file",
     type=click.Path(path_type=Path),
     help="Instead of RULES: a JSON list of objects with pattern, processor, options, "
-    "notify_after_sync.",
+    "notify_after_sync, acknowledge.",
 )
 @notify_after_sync_option
+@click.option(
+    "--acknowledge",
+    type=click.Choice(["one", "two"]),
+    default="one",
+    show_default=True,
+    help="Acknowledge messages when they are durable on this many servers.",
+)
 @json_option
 def set_rules(
     rules: tuple[str, ...],
@@ -118,6 +126,7 @@ def set_rules(
     token_file: Path | None,
     file: Path | None,
     notify_after_sync: bool,
+    acknowledge: Acknowledge,
     as_json: bool,
 ) -> None:
     """Replace all rules; none: every topic is forwarded.
@@ -129,13 +138,15 @@ def set_rules(
 
     from nearcast.links.http_client import ask
 
-    if file is not None and (rules or notify_after_sync):
+    if file is not None and (rules or notify_after_sync or acknowledge != "one"):
         raise click.UsageError("give either rules or --file")
     # modules are checked where they run: the manager's machine may have others than this one
     wanted = (
         _read_file(file)
         if file is not None
-        else read_rules(rules, notify_after_sync=notify_after_sync, make=False)
+        else read_rules(
+            rules, notify_after_sync=notify_after_sync, acknowledge=acknowledge, make=False
+        )
     )
     body = msgspec.to_builtins(wanted)
     folder = find_standalone(data, site, manager_url, token_file)

@@ -301,7 +301,9 @@ class ClientDriver:
     def _on_acknowledged(self, event: Acknowledged) -> None:
         waiting = self._receipts.get(event.topic)
         while waiting and waiting[0].sequence <= event.up_to:
-            waiting.popleft().resolve(None)
+            receipt = waiting.popleft()
+            receipt.level = event.level
+            receipt.resolve(None)
         self._make_room()
 
     def _make_room(self) -> None:

@@ -96,10 +96,12 @@ class Receipt(Outcome[None]):
     That of a publication that is not durable is done at once: it was sent and may be lost.
     """
 
-    __slots__ = ("durable", "sequence", "topic")
+    __slots__ = ("durable", "level", "sequence", "topic")
 
     def __init__(self, topic: str, sequence: int, durable: bool) -> None:
         super().__init__()
         self.topic = topic
         self.sequence = sequence
         self.durable = durable
+        self.level = 0
+        """On how many servers it is durable; 0 until that is known."""

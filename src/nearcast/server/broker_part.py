@@ -7,17 +7,18 @@ from collections.abc import Callable, Mapping
 
 from msgspec import structs
 
-from nearcast.broker.actions import Actions, Nack
+from nearcast.broker.actions import Actions, Copy, Nack
 from nearcast.broker.broker import Broker
 from nearcast.broker.sequence_gate import Verdict
 from nearcast.broker.topic_processing import ProcessorWatch
 from nearcast.errors import WireError
 from nearcast.server.authorise import Authoriser
+from nearcast.server.broker_messages import Advance, Copies, CopyAck, CopyNack
 from nearcast.server.claims import Claims
 from nearcast.server.delivery import Delivery
 from nearcast.server.early_copies import EarlyCopies
 from nearcast.server.effects import Effects
-from nearcast.server.mesh_messages import Advance, Copies, CopyNack, Forgets, Manages, SpoolDamaged
+from nearcast.server.mesh_messages import Forgets, Manages, SpoolDamaged
 from nearcast.server.peers import Peers
 from nearcast.server.router import Router
 from nearcast.server.server_settings import ServerSettings
@@ -80,7 +81,10 @@ class BrokerPart:
         self._delivery: Delivery
         self._router: Router
         self._on_expired: Callable[[str], None]
+        self._introduced: dict[tuple[str, str], None] = {}
+        """Second servers that were told that this one is a broker of a topic."""
         peers.on(Copies, self._on_copies)
+        peers.on(CopyAck, self._on_copy_ack)
         peers.on(CopyNack, self._on_copy_nack)
         peers.on(Advance, self._on_advance)
         peers.on(Forgets, lambda server, one, _: self.topics.on_forgets(server, one.topic))
@@ -170,7 +174,9 @@ class BrokerPart:
             self._router.acknowledge(ack)
         out.to_process += actions.to_process
         for copy in actions.copies:
-            self._peers.send_copies(copy.to_server, copy.topic, copy.publications)
+            self._copy(copy)
+        for server, topic, position in actions.copy_acks:
+            self._peers.send(server, CopyAck(topic, position))
         for nack in actions.nacks:
             self._ask_for_missing(nack)
         for publication, home in actions.busy:
@@ -241,6 +247,22 @@ class BrokerPart:
         for copy in copies:
             copy.arrived_us = now_us
             self.broker.admit_copy(copy, server)
+        if message.wants_ack:
+            self.broker.owe_copies(topic, dict.fromkeys(one.publisher for one in copies), server)
+
+    def _on_copy_ack(self, _server: str, ack: CopyAck, _now: float) -> None:
+        _, epoch, sequence = ack.position
+        if not (0 <= epoch < _LARGEST and 0 <= sequence < _LARGEST):
+            raise WireError("CopyAck: a number is out of range")
+        self.broker.on_copy_ack(ack.topic, ack.position)
+
+    def _copy(self, copy: Copy) -> None:
+        server, topic = copy.to_server, copy.topic
+        if not self.topics.is_broker(server, topic) and (server, topic) not in self._introduced:
+            # it keeps copies of brokers only
+            self._introduced[server, topic] = None
+            self._peers.send(server, Manages(topic))
+        self._peers.send_copies(server, topic, copy.publications, wants_ack=copy.wants_ack)
 
     def _may_copy(self, copy: Publication) -> bool:
         """Tell whether nothing speaks against a copy: its publisher may have left long ago."""

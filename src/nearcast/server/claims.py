@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from nearcast.broker.actions import Ask, Deny, Taken, Yield
 from nearcast.broker.broker import Broker
 from nearcast.errors import WireError
-from nearcast.server.mesh_messages import Claim, Denied, StateTaken, Yielded
+from nearcast.server.broker_messages import Claim, Denied, StateTaken, Yielded
 from nearcast.server.peers import Peers
 
 __all__ = ["Claims"]
@@ -58,7 +58,8 @@ class Claims:
                     self._peers.send(server, Denied(topic, publishers, token, against))
 
     def on_timer(self, now: float) -> None:
-        """Repeat claims if it is time."""
+        """Repeat claims if it is time; refuse what no second server has."""
+        self._broker.refuse_unsecured(now, self._takeover_s)
         if now >= self.next_wakeup():
             self._repeat_at = _NEVER
             self._broker.repeat_claims(

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from nearcast.server.broker_messages import Copies
 from nearcast.server.effects import Effects
-from nearcast.server.mesh_messages import Copies
 
 __all__ = ["EarlyCopies"]
 

@@ -52,7 +52,7 @@ class SiteTopic:
     version: int
     """The plan in which its brokers or the targets of its streams last changed."""
     moved_from: tuple[str, ...] = ()
-    """Brokers of the plan before that which are none now."""
+    """Brokers of all plans before that which are none now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,7 +204,9 @@ def _next_topic(before: SiteTopic | None, planned: PlannedTopic, version: int) -
     was = before.planned
     if (was.brokers, was.streams) == (planned.brokers, planned.streams):
         return replace(before, planned=planned)
-    gone = tuple(one for one in was.brokers if one not in planned.brokers)
+    # earlier ones too: streams that have been quiet since may still be there
+    past = dict.fromkeys((*was.brokers, *before.moved_from))
+    gone = tuple(one for one in past if one not in planned.brokers)
     return SiteTopic(planned, version, gone)
 
 

@@ -7,19 +7,22 @@ from __future__ import annotations
 
 import msgspec
 
-from nearcast.broker.ownership import Token
-from nearcast.broker.state_transfer import Offer
 from nearcast.errors import WireError
+from nearcast.server.broker_messages import (
+    Advance,
+    Claim,
+    Copies,
+    CopyAck,
+    CopyNack,
+    Denied,
+    MeshStruct,
+    StateTaken,
+    Yielded,
+)
 from nearcast.server.site_orders import ClientOrder
-from nearcast.spool.changes import Position
 
 __all__ = [
-    "Advance",
-    "Claim",
     "ClientIs",
-    "Copies",
-    "CopyNack",
-    "Denied",
     "Forgets",
     "Forward",
     "ForwardAck",
@@ -39,7 +42,6 @@ __all__ = [
     "Resume",
     "Resumed",
     "SpoolDamaged",
-    "StateTaken",
     "Subscribers",
     "SubscribersKnown",
     "SyncDone",
@@ -48,17 +50,12 @@ __all__ = [
     "Vouch",
     "WhereIs",
     "WhoIs",
-    "Yielded",
     "decode_mesh",
     "encode_mesh",
 ]
 
 
-class _Base(msgspec.Struct, frozen=True, array_like=True, tag=True):
-    pass
-
-
-class Forward(_Base, frozen=True):
+class Forward(MeshStruct, frozen=True):
     """A publisher's home to the server that processes its messages: records of one topic."""
 
     topic: str
@@ -70,16 +67,18 @@ class Forward(_Base, frozen=True):
     """Of the topic's assignment by which the home goes, see `TopicOrder`."""
 
 
-class ForwardAck(_Base, frozen=True):
+class ForwardAck(MeshStruct, frozen=True):
     """The processing server to the publisher's home: durable there up to `through`."""
 
     topic: str
     publisher: str
     epoch: int
     through: int
+    level: int = 1
+    """On how many servers."""
 
 
-class ForwardNack(_Base, frozen=True):
+class ForwardNack(MeshStruct, frozen=True):
     """The processing server to the publisher's home: messages are missing from `expected` on."""
 
     topic: str
@@ -90,7 +89,7 @@ class ForwardNack(_Base, frozen=True):
     """How many of them are missing in a row."""
 
 
-class ForwardBusy(_Base, frozen=True):
+class ForwardBusy(MeshStruct, frozen=True):
     """The processing server to the publisher's home: not taken, try again later."""
 
     topic: str
@@ -98,7 +97,7 @@ class ForwardBusy(_Base, frozen=True):
     retry_after_s: float
 
 
-class ForwardRefuse(_Base, frozen=True):
+class ForwardRefuse(MeshStruct, frozen=True):
     """The processing server to the publisher's home: will not be taken; see `wire.Refuse`."""
 
     topic: str
@@ -109,69 +108,7 @@ class ForwardRefuse(_Base, frozen=True):
     reason: int
 
 
-class Copies(_Base, frozen=True):
-    """A broker to the topic's other brokers: records to be spooled, not processed."""
-
-    topic: str
-    records: tuple[bytes, ...]
-
-
-class CopyNack(_Base, frozen=True):
-    """A broker to one that copies to it: records are missing."""
-
-    topic: str
-    publisher: str
-    epoch: int
-    missing: tuple[tuple[int, int], ...]
-
-
-class Advance(_Base, frozen=True):
-    """Answer to CopyNack: what is missing up to `through` is gone; go on without it."""
-
-    topic: str
-    publisher: str
-    epoch: int
-    through: int
-
-
-class Claim(_Base, frozen=True):
-    """A broker to all servers that may have streams of a topic: it wants to process these."""
-
-    topic: str
-    publishers: tuple[str, ...]
-    token: Token
-    whole: bool = False
-    """The other one manages the topic no more: its processor's state is wanted too."""
-
-
-class Yielded(_Base, frozen=True):
-    """Answer to a Claim that wins: the streams were given up here, durable this far."""
-
-    topic: str
-    token: Token
-    positions: tuple[Position, ...]
-    offer: Offer = Offer()
-
-
-class StateTaken(_Base, frozen=True):
-    """Answer to a Yielded with a state: it is durable here, and the other one's no more."""
-
-    topic: str
-    number: int
-    taken: bool = True
-    """False: it came too late, and stays where it is."""
-
-
-class Denied(_Base, frozen=True):
-    """Answer to a Claim that loses, and against which."""
-
-    topic: str
-    publishers: tuple[str, ...]
-    token: Token
-    against: Token
-
-
-class SpoolDamaged(_Base, frozen=True):
+class SpoolDamaged(MeshStruct, frozen=True):
     """A broker to the topic's other brokers: its spool misses something, send it yours."""
 
     topic: str
@@ -187,13 +124,13 @@ class Notice(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """The client of these that is not told."""
 
 
-class Notices(_Base, frozen=True):
+class Notices(MeshStruct, frozen=True):
     """A broker to the home of subscribers."""
 
     notices: tuple[Notice, ...]
 
 
-class Resume(_Base, frozen=True):
+class Resume(MeshStruct, frozen=True):
     """A home to a broker: tell again what came after an offset; answered by Resumed."""
 
     topic: str
@@ -211,7 +148,7 @@ class ReplayedNotice(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """To whom; None: all subscribers but the publisher."""
 
 
-class Resumed(_Base, frozen=True):
+class Resumed(MeshStruct, frozen=True):
     """A broker to a home: what came after an offset, in as many of these as it takes."""
 
     topic: str
@@ -224,7 +161,7 @@ class Resumed(_Base, frozen=True):
     is_last: bool
 
 
-class Undelivered(_Base, frozen=True):
+class Undelivered(MeshStruct, frozen=True):
     """A client's last home to its next one: notifications that it may not have, encoded."""
 
     client: str
@@ -233,7 +170,7 @@ class Undelivered(_Base, frozen=True):
     """Of the orders that the sender goes by."""
 
 
-class Subscribers(_Base, frozen=True):
+class Subscribers(MeshStruct, frozen=True):
     """A home to the brokers of a topic: its subscribers with their places."""
 
     topic: str
@@ -244,33 +181,33 @@ class Subscribers(_Base, frozen=True):
     """Above 0: to be answered by SubscribersKnown."""
 
 
-class Unsubscribed(_Base, frozen=True):
+class Unsubscribed(MeshStruct, frozen=True):
     """A home to the brokers of a topic: no longer subscribed, or no longer there."""
 
     topic: str
     clients: tuple[str, ...]
 
 
-class SubscribersKnown(_Base, frozen=True):
+class SubscribersKnown(MeshStruct, frozen=True):
     """Answer to a Subscribers with a request: from now on they are notified."""
 
     request: int
-    ends: dict[str, int] = {}
+    ends: dict[str, int] = msgspec.field(default_factory=dict)
     """By topic, of those that the sender manages and the subscription concerns: the highest
     offset so far. The subscribers are told of what comes after it."""
 
 
-class SyncDone(_Base, frozen=True):
+class SyncDone(MeshStruct, frozen=True):
     """Ends what a server tells one that restarted: now that one knows all subscribers here."""
 
 
-class Moved(_Base, frozen=True):
+class Moved(MeshStruct, frozen=True):
     """A home to brokers: where subscribers are now."""
 
     clients: tuple[tuple[str, float, float], ...]
 
 
-class Manages(_Base, frozen=True):
+class Manages(MeshStruct, frozen=True):
     """A server to all others: it manages this topic now and wants to know its subscribers."""
 
     topic: str
@@ -278,25 +215,25 @@ class Manages(_Base, frozen=True):
     """It only did, and may have streams of it: to be asked by those that claim them."""
 
 
-class Presence(_Base, frozen=True):
+class Presence(MeshStruct, frozen=True):
     """A server to another one: are you there? And the answer."""
 
     answer: bool = False
 
 
-class Forgets(_Base, frozen=True):
+class Forgets(MeshStruct, frozen=True):
     """A server to all others: it has nothing of this topic any more, nobody used it."""
 
     topic: str
 
 
-class Hello(_Base, frozen=True):
+class Hello(MeshStruct, frozen=True):
     """A server to the manager, when it starts: I have these orders."""
 
     revision: int
 
 
-class LoadReport(_Base, frozen=True):
+class LoadReport(MeshStruct, frozen=True):
     """A server to the manager, every few seconds."""
 
     revision: int
@@ -316,31 +253,31 @@ class LoadReport(_Base, frozen=True):
     """The signed list that it goes by, when that is newer than the manager's: which has lost it."""
 
 
-class NewOrders(_Base, frozen=True):
+class NewOrders(MeshStruct, frozen=True):
     """The manager to a server: `Orders`, signed."""
 
     document: bytes
 
 
-class Vouch(_Base, frozen=True):
+class Vouch(MeshStruct, frozen=True):
     """A client's home to another server, before it speaks of the client: signed credentials."""
 
     credentials: tuple[bytes, ...]
 
 
-class WhoIs(_Base, frozen=True):
+class WhoIs(MeshStruct, frozen=True):
     """A server to one that spoke of clients for which nobody vouched."""
 
     clients: tuple[str, ...]
 
 
-class WhereIs(_Base, frozen=True):
+class WhereIs(MeshStruct, frozen=True):
     """A server to the manager: a client came that the orders do not name."""
 
     client: str
 
 
-class ClientIs(_Base, frozen=True):
+class ClientIs(MeshStruct, frozen=True):
     """Answer to WhereIs."""
 
     client: str
@@ -355,6 +292,7 @@ MeshMessage = (
     | ForwardBusy
     | ForwardRefuse
     | Copies
+    | CopyAck
     | CopyNack
     | Advance
     | SpoolDamaged

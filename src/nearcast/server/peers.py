@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
 from nearcast.errors import NearcastError, WireError
+from nearcast.server.broker_messages import Copies
 from nearcast.server.effects import Effects
-from nearcast.server.mesh_messages import Copies, MeshMessage, decode_mesh, encode_mesh
+from nearcast.server.mesh_messages import MeshMessage, decode_mesh, encode_mesh
 from nearcast.server.peer_channels import PeerChannels
 from nearcast.wire.publication import Publication
 
@@ -99,7 +100,13 @@ class Peers:
             self._channels.send(server, data)
 
     def send_copies(
-        self, server: str, topic: str, publications: Iterable[Publication], *, bulk: bool = False
+        self,
+        server: str,
+        topic: str,
+        publications: Iterable[Publication],
+        *,
+        bulk: bool = False,
+        wants_ack: bool = False,
     ) -> None:
         """Copy publications to another broker of their topic, in pieces.
 
@@ -110,15 +117,17 @@ class Peers:
         for publication in publications:
             record = publication.record()
             if records and size + len(record) > _COPIES_BYTES:
-                self._send_records(server, topic, records, bulk)
+                self._send_records(server, topic, records, bulk, wants_ack)
                 records, size = [], 0
             records.append(record)
             size += len(record)
         if records:
-            self._send_records(server, topic, records, bulk)
+            self._send_records(server, topic, records, bulk, wants_ack)
 
-    def _send_records(self, server: str, topic: str, records: list[bytes], bulk: bool) -> None:
-        message = encode_mesh(Copies(topic, tuple(records)))
+    def _send_records(
+        self, server: str, topic: str, records: list[bytes], bulk: bool, wants_ack: bool
+    ) -> None:
+        message = encode_mesh(Copies(topic, tuple(records), wants_ack))
         self._channels.send(server, message, bulk=bulk)
 
     def unacknowledged(self, server: str) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Container, Iterable
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -11,7 +11,11 @@ from nearcast.broker.registry import check_allowed, make_processor
 from nearcast.errors import ConfigError
 from nearcast.trust.topic_pattern import check_pattern, matches
 
-__all__ = ["FORWARD", "ProcessorRule", "check_rules", "rule_for"]
+__all__ = ["FORWARD", "Acknowledge", "ProcessorRule", "check_rules", "rule_for"]
+
+
+Acknowledge = Literal["one", "two"]
+"""On how many servers a message is durable before it is acknowledged: level L1 or L2."""
 
 
 class ProcessorRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -24,6 +28,8 @@ class ProcessorRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What the processor is made with."""
     notify_after_sync: bool = False
     """Notify only what is durable: later, but never about a message that a crash may undo."""
+    acknowledge: Acknowledge = "one"
+    """On how many servers a message is durable before it is acknowledged: level L1 or L2."""
 
 
 FORWARD = ProcessorRule("#")

@@ -37,6 +37,7 @@ _TOLD = {
     Verdict.STALE_EPOCH: RefuseReason.STALE_EPOCH,
     Verdict.MALFORMED: RefuseReason.OTHER,
     Verdict.TOO_MANY_PUBLISHERS: RefuseReason.TOO_MANY_PUBLISHERS,
+    Verdict.NO_SECOND_SERVER: RefuseReason.NO_SECOND_SERVER,
     Verdict.TOO_MANY_TOPICS: RefuseReason.TOO_MANY_TOPICS,
 }
 """Refusals that publishers hear of; after others, sending it again may help."""
@@ -45,7 +46,7 @@ _TOLD = {
 class Publishers(Protocol):
     """The publishers that have a session with this server."""
 
-    def acknowledge(self, client: str, topic: str, epoch: int, up_to: int) -> None:
+    def acknowledge(self, client: str, topic: str, epoch: int, up_to: int, level: int = 1) -> None:
         """Tell a publisher what is durable."""
         ...
 
@@ -170,11 +171,11 @@ class Router:
 
     def acknowledge(self, ack: Ack) -> None:
         """Say that publications are durable, to their publisher or to its home."""
-        topic, publisher, epoch, through, home = ack
+        topic, publisher, epoch, through, home, level = ack
         if home is not None:
-            self._peers.send(home, ForwardAck(topic, publisher, epoch, through))
+            self._peers.send(home, ForwardAck(topic, publisher, epoch, through, level))
         elif self._publishers is not None:
-            self._publishers.acknowledge(publisher, topic, epoch, through)
+            self._publishers.acknowledge(publisher, topic, epoch, through, level)
 
     def ask_again(self, nack: Nack) -> None:
         """Ask for missing publications."""
@@ -263,7 +264,9 @@ class Router:
     def _on_ack(self, server: str, ack: ForwardAck, _now: float) -> None:
         self._check(server, ack.topic, ack.publisher, ack.epoch, ack.through)
         if self._publishers is not None:
-            self._publishers.acknowledge(ack.publisher, ack.topic, ack.epoch, ack.through)
+            self._publishers.acknowledge(
+                ack.publisher, ack.topic, ack.epoch, ack.through, ack.level
+            )
 
     def _on_nack(self, server: str, nack: ForwardNack, _now: float) -> None:
         self._check(server, nack.topic, nack.publisher, nack.epoch, nack.expected, nack.missing)

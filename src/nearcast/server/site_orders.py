@@ -5,16 +5,13 @@ A server keeps the last orders on its disk and goes on by them while the manager
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 
-from nearcast.server.processor_rules import ProcessorRule
+from nearcast.server.processor_rules import Acknowledge, ProcessorRule
 
-__all__ = ["Acknowledge", "ClientOrder", "Orders", "ServerOrder", "TopicOrder"]
-
-Acknowledge = Literal["one", "two"]
-"""On how many servers a message is durable before it is acknowledged: level L1 or L2."""
+__all__ = ["ClientOrder", "Orders", "ServerOrder", "TopicOrder"]
 
 
 class ServerOrder(msgspec.Struct, frozen=True):
@@ -49,7 +46,7 @@ class TopicOrder(msgspec.Struct, frozen=True):
     version: int = 0
     """The plan in which its brokers or the targets of its streams last changed."""
     moved_from: tuple[str, ...] = ()
-    """Its brokers in the plan before that which are none now."""
+    """Its brokers in all plans before that which are none now."""
     acknowledge: Acknowledge = "one"
 
 

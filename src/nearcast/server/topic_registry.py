@@ -48,6 +48,8 @@ class TopicRegistry:
         self._recovered = dict(recovered)
         self._orders: dict[str, TopicOrder] = {}
         self._rules: tuple[ProcessorRule, ...] = ()
+        self._second = ""
+        """Where copies go that have to be somewhere besides here."""
         self._wanted: dict[str, TopicSettings] = {}
         """As asked for; what is in force may differ, when that was not possible."""
         self._volunteers: dict[str, dict[str, None]] = {}
@@ -65,6 +67,9 @@ class TopicRegistry:
         """Take new orders."""
         before, self._orders = self._orders, {one.topic: one for one in orders.topics}
         self._rules = orders.processors
+        edges = sorted(one.server for one in orders.servers if one.server != orders.cloud)
+        seconds = (orders.cloud, *edges)
+        self._second = next((one for one in seconds if one and one != self._settings.server), "")
         self.refused.clear()
         servers = {one.server for one in orders.servers}
         for told in (*self._volunteers.values(), *self._past.values()):
@@ -287,7 +292,9 @@ class TopicRegistry:
         order = self._orders.get(topic)
         rule = rule_for(self._rules, topic)
         if order is not None and order.processor:
-            rule = ProcessorRule(topic, order.processor, order.options, order.notify_after_sync)
+            rule = ProcessorRule(
+                topic, order.processor, order.options, order.notify_after_sync, order.acknowledge
+            )
         check_allowed(rule.processor, self._settings.allowed_processors)
         return TopicSettings(
             topic,
@@ -298,6 +305,8 @@ class TopicRegistry:
             rule.notify_after_sync,
             self._others(topic),
             self._past_others(topic),
+            level=2 if rule.acknowledge == "two" else 1,
+            second=self._second,
             version=self._version(topic),
             guard=self._settings.guard,
             stream_limit=self._settings.stream_limit,

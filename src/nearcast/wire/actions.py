@@ -142,6 +142,8 @@ class Acknowledged(msgspec.Struct, frozen=True, gc=False):
 
     topic: str
     up_to: int
+    level: int = 1
+    """On how many servers they are durable."""
 
 
 class PublicationRefused(msgspec.Struct, frozen=True, gc=False):

@@ -153,9 +153,9 @@ class ClientConnection:
         """Take what any server says of publications; Refused for the rest."""
         events = self._context.events
         match message:
-            case Published(topic=topic, epoch=epoch, up_to=up_to):
+            case Published(topic=topic, epoch=epoch, up_to=up_to, level=level):
                 if self.outbox.acknowledge(topic, epoch, up_to, now):
-                    events.append(Acknowledged(topic, up_to))
+                    events.append(Acknowledged(topic, up_to, max(1, level)))
             case Nack(topic=topic, epoch=epoch):
                 self.outbox.send_again(topic, epoch, message.expected, message.missing, now)
             case Busy(topic=topic):

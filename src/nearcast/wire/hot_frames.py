@@ -14,9 +14,9 @@ from struct import Struct
 from google.protobuf.message import DecodeError
 
 from nearcast.errors import WireError
-from nearcast.wire.codec import Refused, check_published_topic, notify_fields
+from nearcast.wire.codec import Refused, check_published_topic, encode, notify_fields
 from nearcast.wire.generated import nearcast_pb2
-from nearcast.wire.messages import Notify
+from nearcast.wire.messages import Notify, Published
 from nearcast.wire.publication import Origin, Publication
 
 __all__ = [
@@ -131,8 +131,10 @@ def time_field(notified_us: int) -> bytes:
     return _pack_time(_NOTIFIED_TAG, notified_us)
 
 
-def published_frame(topic: str, epoch: int, up_to: int) -> bytes:
-    """Return the frame of a Published."""
+def published_frame(topic: str, epoch: int, up_to: int, level: int = 1) -> bytes:
+    """Return the frame of a Published; level 1 goes without saying."""
+    if level > 1:
+        return encode(Published(topic, epoch, up_to, level))
     head, number = _published_head(topic, epoch), _varint(up_to)
     size = len(head) + 1 + len(number)
     return b"".join((b"\x06", size.to_bytes(2, "big"), head, b"\x18", number))

@@ -72,6 +72,8 @@ class RefuseReason(IntEnum):
     """The site orders a processor for the topic that its broker may not run."""
     TOO_MANY_PUBLISHERS = 6
     """The topic's broker remembers as many publishers as it may."""
+    NO_SECOND_SERVER = 7
+    """It is durable on one server, and on no second one in time, as its topic wants it."""
 
 
 class Init(msgspec.Struct, frozen=True, gc=False):
@@ -137,6 +139,8 @@ class Published(msgspec.Struct, frozen=True, gc=False):
     topic: str
     epoch: int
     up_to: int
+    level: int = 0
+    """On how many servers they are durable; 0: on one."""
 
 
 class Nack(msgspec.Struct, frozen=True, gc=False):

@@ -153,7 +153,7 @@ class ServerSession:
         self.room = settings.datagram_limit - SEALED_OVERHEAD
         """Most bytes of one frame."""
         self._settings = settings
-        self._acks: dict[str, tuple[int, int]] = {}
+        self._acks: dict[str, tuple[int, int, int]] = {}
         self.payload_room = payload_room(self.client, settings.datagram_limit)
         """No datagram up to this size holds a publication that is too large to be notified."""
         self.frames: list[bytes] = []
@@ -166,9 +166,9 @@ class ServerSession:
         """Put a frame, no larger than `room`, into the next datagram."""
         self.frames.append(frame)
 
-    def queue_acknowledgement(self, topic: str, epoch: int, up_to: int) -> None:
+    def queue_acknowledgement(self, topic: str, epoch: int, up_to: int, level: int) -> None:
         """Put an acknowledgement into the next datagram: the last one per topic says it all."""
-        reached, last = (epoch, up_to), self._acks.get(topic)
+        reached, last = (epoch, up_to, level), self._acks.get(topic)
         if last is None or reached > last:
             self._acks[topic] = reached
 

@@ -205,11 +205,11 @@ class ServerSessions:
 
     # Orders from above. A client without a session is passed over: it has gone.
 
-    def acknowledge(self, client: str, topic: str, epoch: int, up_to: int) -> None:
+    def acknowledge(self, client: str, topic: str, epoch: int, up_to: int, level: int = 1) -> None:
         """Tell a publisher what is safe: only after the sync."""
         session = self._table.by_client.get(client)
         if session is not None:
-            session.queue_acknowledgement(topic, epoch, up_to)
+            session.queue_acknowledgement(topic, epoch, up_to, level)
             self._mark(session)
 
     def tell(self, client: str, message: Message) -> None:

@@ -9,9 +9,8 @@ from msgspec import structs
 
 from nearcast.broker.ownership import Token
 from nearcast.experiments.survive.attacked_site import AttackedSite
+from nearcast.server.broker_messages import Advance, Copies, Yielded
 from nearcast.server.mesh_messages import (
-    Advance,
-    Copies,
     Forward,
     ForwardAck,
     ForwardBusy,
@@ -22,7 +21,6 @@ from nearcast.server.mesh_messages import (
     Notice,
     Notices,
     Undelivered,
-    Yielded,
     encode_mesh,
 )
 from nearcast.server.peer_channel import Frame, encode_frame

@@ -81,14 +81,16 @@ class Publish(_message.Message):
     def __init__(self, topic: _Optional[str] = ..., epoch: _Optional[int] = ..., sequence: _Optional[int] = ..., oldest: _Optional[int] = ..., durable: _Optional[bool] = ..., payload: _Optional[bytes] = ..., has_position: _Optional[bool] = ..., x_km: _Optional[float] = ..., y_km: _Optional[float] = ..., published_us: _Optional[int] = ...) -> None: ...
 
 class Published(_message.Message):
-    __slots__ = ("topic", "epoch", "up_to")
+    __slots__ = ("topic", "epoch", "up_to", "level")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     UP_TO_FIELD_NUMBER: _ClassVar[int]
+    LEVEL_FIELD_NUMBER: _ClassVar[int]
     topic: str
     epoch: int
     up_to: int
-    def __init__(self, topic: _Optional[str] = ..., epoch: _Optional[int] = ..., up_to: _Optional[int] = ...) -> None: ...
+    level: int
+    def __init__(self, topic: _Optional[str] = ..., epoch: _Optional[int] = ..., up_to: _Optional[int] = ..., level: _Optional[int] = ...) -> None: ...
 
 class Nack(_message.Message):
     __slots__ = ("topic", "epoch", "expected", "missing")
