@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from nearcast.errors import ConfigError, WireError
-from nearcast.trust.topic_pattern import check_pattern
+from nearcast.errors import WireError
 from nearcast.wire.actions import (
     ClientEvent,
     Connected,
@@ -22,6 +21,7 @@ from nearcast.wire.actions import (
 )
 from nearcast.wire.client_connection import ClientConnection
 from nearcast.wire.client_context import ClientContext
+from nearcast.wire.client_hearing import ClientHearing
 from nearcast.wire.client_link import ClientLink
 from nearcast.wire.client_visits import ClientVisits
 from nearcast.wire.codec import (
@@ -32,9 +32,9 @@ from nearcast.wire.codec import (
     encode_publish_tail,
     join_publish,
 )
-from nearcast.wire.cursors import Cursors, SavedCursors
+from nearcast.wire.cursors import SavedCursors
+from nearcast.wire.echoes import Echoes
 from nearcast.wire.framing import Kind, check_fits, read_header
-from nearcast.wire.inbox import Inbox
 from nearcast.wire.limits import check_payload
 from nearcast.wire.messages import (
     Close,
@@ -47,16 +47,13 @@ from nearcast.wire.messages import (
     Redirect,
     Report,
     Route,
-    Subscribe,
     Way,
 )
 from nearcast.wire.settings import RandomBytes, WireSettings
-from nearcast.wire.subscriptions import Subscriptions
 from nearcast.wire.ways import Ways
 
 __all__ = ["ClientSession"]
 
-_ECHO_LIMIT = 64
 _AT_ONCE = float("-inf")
 
 
@@ -95,12 +92,10 @@ class ClientSession:
         self._ways = Ways((*servers, home))
         self._home = ClientConnection(self._context, home, ways=self._ways)
         self._visits = ClientVisits(self._context, self._home)
-        self._inbox = Inbox()
-        self._subscriptions = Subscriptions(self._settings)
-        self._cursors = Cursors(self._settings, cursors)
+        self._hearing = ClientHearing(self._context, cursors)
         self._once: Counter[str] = Counter()
         """Fire-and-forget publications so far, by topic."""
-        self._echoes: dict[bytes, float] = {}
+        self._echoes = Echoes()
         self._due = _AT_ONCE
         """Nothing has to be done before; notifications leave it as it is but for their receipt."""
 
@@ -132,7 +127,7 @@ class ClientSession:
     @property
     def cursors(self) -> SavedCursors:
         """How far this client has heard what it subscribes to, for a later one to go on."""
-        return self._cursors.saved
+        return self._hearing.cursors.saved
 
     # Calls of the application
 
@@ -190,21 +185,12 @@ class ClientSession:
 
     def subscribe(self, topic: str) -> None:
         """Ask for the notifications of a topic, in this session and the following ones."""
-        self._want(topic, True)
+        self._hearing.want(topic, True)
+        self._due = _AT_ONCE
 
     def unsubscribe(self, topic: str) -> None:
         """Ask for no more notifications of a topic."""
-        self._want(topic, False)
-
-    def _want(self, topic: str, subscribed: bool) -> None:
-        try:
-            check_pattern(topic)
-        except ConfigError as error:
-            raise WireError(str(error)) from None
-        check_fits(len(encode(Subscribe(0, topic))), self._settings.datagram_limit)
-        self._subscriptions.want(topic, subscribed)
-        if not subscribed:
-            self._cursors.ended(topic)
+        self._hearing.want(topic, False)
         self._due = _AT_ONCE
 
     def echo(self, payload: bytes, now: float) -> None:
@@ -214,11 +200,8 @@ class ClientSession:
             self.drops["not_connected"] += 1
             return
         self._home.frames.append(encode(Echo(payload)))
+        self._echoes.sent(payload, now)
         self._due = _AT_ONCE
-        self._echoes.pop(payload, None)
-        self._echoes[payload] = now
-        if len(self._echoes) > _ECHO_LIMIT:
-            del self._echoes[next(iter(self._echoes))]
 
     def close(self) -> None:
         """End the session and all attempts; unacknowledged publications stay here."""
@@ -264,21 +247,21 @@ class ClientSession:
             visits.on_handshake(header, data, now)
         elif home.on_handshake(header, data, now):
             visits.on_home()
-            self._subscriptions.restart()
-            self._cursors.restart()
+            self._hearing.restart()
             self._context.events.append(Connected(self.home, self.epoch))
 
     def _on_sealed(
         self, connection: ClientConnection, link: ClientLink, data: bytes, now: float
     ) -> None:
         has_notifications = False
+        inbox, cursors = self._hearing.inbox, self._hearing.cursors
         arrived_us = round(now * 1e6)
         for message in decode_for_client(link.open(data, now)):
             if isinstance(message, tuple):
                 has_notifications = True
-                notification = self._inbox.accept(message, arrived_us)
+                notification = inbox.accept(message, arrived_us)
                 if notification is not None and (
-                    not notification.offset or self._cursors.note(notification, now)
+                    not notification.offset or cursors.note(notification, now)
                 ):
                     self._context.events.append(notification)
                 continue
@@ -295,21 +278,20 @@ class ClientSession:
             self._due = min(self._due, link.receipt_due)
 
     def _on_message(self, message: Message, now: float) -> None:
-        events = self._context.events
         match message:
             case Confirm():
-                self._on_confirm(message)
+                self._hearing.on_confirm(message)
             case Gap():
-                missed = self._cursors.on_gap(message)
-                if missed is not None:
-                    events.append(missed)
+                self._hearing.on_gap(message)
             case Heartbeat(token=b"", answer=False):
-                self._cursors.on_settled(message.unsettled_ms / 1000, now)
+                self._hearing.cursors.on_settled(message.unsettled_ms / 1000, now)
                 if message.lost and self._home.handshake is None:
                     self.connect(now)  # in a new session it can be asked for
-            case Echo(answer=True) if message.payload in self._echoes:
-                round_trip_s = now - self._echoes.pop(message.payload)
-                events.append(EchoReturned(message.payload, round_trip_s))
+            case Echo(payload=payload, answer=True):
+                round_trip_s = self._echoes.returned(payload, now)
+                if round_trip_s is None:
+                    raise Refused("unexpected_message")
+                self._context.events.append(EchoReturned(payload, round_trip_s))
             case Way():
                 if not self._ways.learn(message):
                     raise Refused("unusable_way")
@@ -321,16 +303,6 @@ class ClientSession:
                 self._on_close(message.reason, now)
             case _:
                 self._home.on_message(message, now)
-
-    def _on_confirm(self, confirm: Confirm) -> None:
-        topic = self._subscriptions.topic_of(confirm.request)
-        if topic is None or not self._cursors.has_starts(topic, confirm.starts):
-            return  # the request is repeated, and so is the answer
-        confirmed = self._subscriptions.confirm(confirm)
-        if confirmed is not None:
-            if confirmed.subscribed and confirmed.accepted:
-                self._cursors.confirmed(topic)
-            self._context.events.append(confirmed)
 
     def _on_redirect(self, redirect: Redirect, now: float) -> None:
         try:
@@ -357,22 +329,18 @@ class ClientSession:
 
     def poll(self, now: float) -> list[SendDatagram | ClientEvent]:
         """Return all that follows from the last calls and from the time."""
-        context, home = self._context, self._home
+        context, home, cursors = self._context, self._home, self._hearing.cursors
         if now >= self._due:
             if home.watch(now):
                 context.events.append(Disconnected(self.home, CloseReason.SILENT))
             home.try_handshakes(now)
             if home.link is not None:
-                requests = [
-                    *self._subscriptions.due(now, self._cursors.resumes),
-                    *self._cursors.due(now),
-                ]
-                home.send(now, [encode(request) for request in requests])
+                home.send(now, self._hearing.requests(now))
             self._visits.poll(now)
-            self._cursors.expire(now)
+            cursors.expire(now)
             self._due = self._next_due()
-        if self._cursors.released:
-            released, self._cursors.released = self._cursors.released, []
+        if cursors.released:
+            released, cursors.released = cursors.released, []
             context.events += released
         outgoing, context.outgoing = context.outgoing, []
         events, context.events = context.events, []
@@ -381,11 +349,9 @@ class ClientSession:
     def next_wakeup(self) -> float:
         """Return when to poll again at the latest; infinity when only datagrams matter."""
         context = self._context
-        has_more = context.outgoing or context.events or self._cursors.released
+        has_more = context.outgoing or context.events or self._hearing.cursors.released
         return _AT_ONCE if has_more else self._due
 
     def _next_due(self) -> float:
         due = min(self._home.next_due(), self._visits.next_due())
-        if self._home.link is None:
-            return due
-        return min(due, self._subscriptions.next_due(), self._cursors.next_due())
+        return due if self._home.link is None else min(due, self._hearing.next_due())

@@ -168,8 +168,12 @@ class ClientVisits:
         visit.retry_at = now + pause_s * (1 + self._context.random_bytes(1)[0] / 512)
 
     def close(self, reason: CloseReason | None) -> None:
-        """End all visits, with a word or without; what waits stays here."""
+        """End all visits, with a word or without; what waits goes back to the home's outbox."""
         for connection in self.connections():
             if reason is not None:
                 connection.say_close(reason)
             connection.abandon()
+        for topic, visit in self._by_topic.items():
+            visit.connection.outbox.move(topic, self._home.outbox)
+        self._visits.clear()
+        self._by_topic.clear()

@@ -40,7 +40,12 @@ class LeanSession(ClientSession):
 
     def __init__(self, credentials: Credentials, carrier: SessionSocket) -> None:
         super().__init__(
-            credentials.private_key, credentials.home, os.urandom, credentials.settings()
+            credentials.private_key,
+            credentials.home,
+            os.urandom,
+            credentials.settings(),
+            credentials.credential,
+            credentials.client,
         )
         self.heard = Heard()
         self.confirmed = 0

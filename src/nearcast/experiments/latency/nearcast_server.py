@@ -6,7 +6,6 @@ import os
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
@@ -15,9 +14,8 @@ from pathlib import Path
 from nearcast.errors import NearcastError
 from nearcast.experiments.latency.processor import RECENT
 from nearcast.experiments.latency.workload import PUBLISHERS, SUBSCRIBERS, TOPICS, topic_name
-from nearcast.links.http_client import ask
 from nearcast.runtime.config import ProcessorsConfig, SpoolConfig
-from nearcast.sdk.credentials import Credentials, save_credentials
+from nearcast.sdk.credentials import save_credentials
 from nearcast.server.processor_rules import ProcessorRule
 from nearcast.site.layout import SiteSettings
 from nearcast.site.live_site import run_site
@@ -78,21 +76,11 @@ def _run_standalone(
         words += [f"--processor={RECENT}", *([f"--inline-processor={RECENT}"] if inline else [])]
         words += [f"--session-limit={len(senders) + len(receivers) + _SPARE_SESSIONS}"]
         with _process(words, Path(text) / "output") as pid:
-            everybody = _enrol(folder, [*senders, *receivers])
+            everybody = folder.enrol([*senders, *receivers])
             files = [Path(text) / f"{one.client}.json" for one in everybody]
             for credentials, file in zip(everybody, files, strict=True):
                 save_credentials(credentials, file)
             yield NearcastServer({_EDGES[0]: pid}, files[: len(senders)], files[len(senders) :])
-
-
-def _enrol(folder: StandaloneFolder, names: Sequence[str]) -> list[Credentials]:
-    """Enrol clients, and wait until the server knows them: nobody's first try shall fail."""
-    url = f"{folder.place().url}/status"
-    before = ask(url)["revision"]
-    enrolled = folder.enrol(names)
-    while ask(url)["revision"] == before:
-        time.sleep(_POLL_S)
-    return enrolled
 
 
 @contextmanager

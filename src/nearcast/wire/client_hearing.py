@@ -1,0 +1,67 @@
+"""What a client hears: its subscriptions, each notification once, and what it has missed."""
+
+from __future__ import annotations
+
+from nearcast.errors import ConfigError, WireError
+from nearcast.trust.topic_pattern import check_pattern
+from nearcast.wire.client_context import ClientContext
+from nearcast.wire.codec import encode
+from nearcast.wire.cursors import Cursors, SavedCursors
+from nearcast.wire.framing import check_fits
+from nearcast.wire.inbox import Inbox
+from nearcast.wire.messages import Confirm, Gap, Subscribe
+from nearcast.wire.subscriptions import Subscriptions
+
+__all__ = ["ClientHearing"]
+
+
+class ClientHearing:
+    """Outlives sessions: in a new one everything is asked for again, from where it was."""
+
+    def __init__(self, context: ClientContext, cursors: SavedCursors | None) -> None:
+        self._context = context
+        self.inbox = Inbox()
+        self.cursors = Cursors(context.settings, cursors)
+        self._subscriptions = Subscriptions(context.settings)
+
+    def want(self, topic: str, subscribed: bool) -> None:
+        """Ask for the notifications of a topic or pattern, or for their end."""
+        try:
+            check_pattern(topic)
+        except ConfigError as error:
+            raise WireError(str(error)) from None
+        check_fits(len(encode(Subscribe(0, topic))), self._context.settings.datagram_limit)
+        self._subscriptions.want(topic, subscribed)
+        if not subscribed:
+            self.cursors.ended(topic)
+
+    def restart(self) -> None:
+        """Ask for everything again: the session is a new one."""
+        self._subscriptions.restart()
+        self.cursors.restart()
+
+    def on_confirm(self, confirm: Confirm) -> None:
+        """Take the answer to a subscription or its end."""
+        topic = self._subscriptions.topic_of(confirm.request)
+        if topic is None or not self.cursors.has_starts(topic, confirm.starts):
+            return  # the request is repeated, and so is the answer
+        confirmed = self._subscriptions.confirm(confirm)
+        if confirmed is not None:
+            if confirmed.subscribed and confirmed.accepted:
+                self.cursors.confirmed(topic)
+            self._context.events.append(confirmed)
+
+    def on_gap(self, gap: Gap) -> None:
+        """Take where a subscription starts, or what a broker no longer has."""
+        missed = self.cursors.on_gap(gap)
+        if missed is not None:
+            self._context.events.append(missed)
+
+    def requests(self, now: float) -> list[bytes]:
+        """Return the frames of what is to be asked now."""
+        asked = (*self._subscriptions.due(now, self.cursors.resumes), *self.cursors.due(now))
+        return [encode(request) for request in asked]
+
+    def next_due(self) -> float:
+        """Return when there is something to ask, or to release, at the latest."""
+        return min(self._subscriptions.next_due(), self.cursors.next_due())
