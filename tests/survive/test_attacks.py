@@ -9,7 +9,6 @@ from nearcast.experiments.survive.attacks import ATTACKS, run_attacks
 from nearcast.experiments.survive.lies import LIES
 
 EACH, SEED = 4_000, 5
-NOT_YET = {"lies: publications", "lies: notifications"}
 
 
 @pytest.mark.slow
@@ -18,13 +17,12 @@ def test_60000_attacks_have_no_effect() -> None:
     print(
         f"seed {SEED}: {report.attacks.total()} attacks, amplification {report.amplification:.3f}"
     )
-    found = [one for one in report.violations if not one.startswith(tuple(NOT_YET))]
-    assert not found, found[:5]
+    assert not report.violations, report.violations[:5]
     assert report.attacks.total() >= 60_000
     assert report.amplification <= 1.0
 
 
-@pytest.mark.parametrize("kind", sorted({**ATTACKS, **LIES}.keys() - NOT_YET))
+@pytest.mark.parametrize("kind", sorted({**ATTACKS, **LIES}))
 def test_an_attack_has_no_effect(kind: str) -> None:
     attacked = AttackedSite(2)
     before = attacked.snapshot()

@@ -15,6 +15,7 @@ from nearcast.cli.bench_scale import scale
 from nearcast.cli.bench_sdk import sdk
 from nearcast.cli.bench_sessions import sessions
 from nearcast.cli.bench_split import split
+from nearcast.cli.bench_survive import survive
 from nearcast.cli.console import json_option, step_progress
 
 __all__ = ["bench"]
@@ -39,6 +40,7 @@ def bench() -> None:
       sdk        CPU time of a program per notification that it receives
       sessions   memory and CPU time of many idle sessions on one edge server
       scale      what an edge and the manager hold in sites of up to a million clients
+      survive    kills, cuts, attacks and bad input: are all promises kept
     """
 
 
@@ -169,3 +171,4 @@ bench.add_command(scale)
 bench.add_command(fanout)
 bench.add_command(sdk)
 bench.add_command(sessions)
+bench.add_command(survive)

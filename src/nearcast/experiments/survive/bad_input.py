@@ -71,8 +71,9 @@ def feed(name: str, count: int, seed: int, report: BadInputReport) -> None:
     """Give a reader bad inputs."""
     reader, refused = READERS[name], 0
     read, refusals = reader.read, reader.refusals
+    samples = list(reader.samples(Random(seed)))
     began_s = time.thread_time()
-    for data in bad_bytes(list(reader.samples(Random(seed))), count, seed):
+    for data in bad_bytes(samples, count, seed):
         try:
             read(data)
         except refusals:

@@ -1,4 +1,8 @@
-"""Lies of a server: e1 has a valid link and speaks of streams and clients that are not its own."""
+"""Lies of a server: e1 has a valid link and speaks of streams and clients that are not its own.
+
+What a server can do that was broken into is in ``docs/threat-model.md``: it can speak for clients
+whose credentials it was shown, and notify subscribers of topics that they subscribe to.
+"""
 
 from __future__ import annotations
 
@@ -90,7 +94,9 @@ def _forward_others(attacked: AttackedSite, number: int) -> MeshMessage:
 
 
 def _forward(attacked: AttackedSite, number: int) -> MeshMessage:
-    return Forward(_TOPIC, (_record(attacked, number, Origin.DIRECT),), (1,))
+    """Publish in the name of a client whose credential nobody has seen."""
+    lie = Publication(_TOPIC, f"made up {number % 7}", 1, 1, 0, 0, 0.0, 0.0, b"t0 p0 999")
+    return Forward(_TOPIC, (lie.record(),), (1,))
 
 
 def _copies(attacked: AttackedSite, number: int) -> MeshMessage:
@@ -107,8 +113,9 @@ def _yielded(attacked: AttackedSite, number: int) -> MeshMessage:
 
 
 def _notices(attacked: AttackedSite, number: int) -> MeshMessage:
+    """Notify a client of a topic that it has not subscribed to, or in another broker's name."""
     sequence = _sequence(attacked, number)
-    notify = Notify(_TOPIC, _VICTIM, _epoch(attacked), sequence, True, 0, b"t0 p0 999", 1, 1, 1)
+    notify = Notify("unwanted", _VICTIM, _epoch(attacked), sequence, True, 0, b"t0 p0 999", 1, 1, 1)
     if number % 2:
         return Notices((Notice(encode_notify(notify), ("s0",)),))
     return Undelivered("s0", (encode_notify(notify),))
