@@ -7,6 +7,7 @@ import pytest
 from nearcast.wire.codec import encode
 from nearcast.wire.epochs import Epochs
 from nearcast.wire.messages import Refuse, RefuseReason
+from nearcast.wire.publication import Publication
 from wire.world import World
 
 
@@ -21,6 +22,22 @@ def test_an_epoch_is_raised_above_the_one_in_force_and_only_for_its_topic() -> N
     assert not epochs.raise_above("u", 9)
     assert not epochs.raise_above("u", (1 << 63) - 1)  # there is none above
     assert (epochs.of("t"), epochs.of("u")) == (53, 10)
+
+
+def test_two_starts_of_a_client_that_are_told_the_same_epoch_go_on_with_different_ones() -> None:
+    found = set()
+    for seed in range(5):
+        world = World(seed)
+        server = world.add_server()
+        client = world.add_client("car", server.home)
+        world.run(1.0)
+        client.session.publish("speed", b"x", world.now)
+        in_force = client.session.epoch + 5
+        refuse = Refuse("speed", in_force, 1, True, RefuseReason.STALE_EPOCH)
+        server.sessions.tell("car", refuse)
+        world.run(1.0)
+        found |= {one.epoch for one in server.events if isinstance(one, Publication)} - {in_force}
+    assert len(found - {one for one in found if one < in_force}) == 5
 
 
 @pytest.mark.parametrize("durable", [True, False])

@@ -172,7 +172,8 @@ class ClientConnection:
         topic, known = refuse.topic, refuse.reason in RefuseReason.__members__.values()
         reason = RefuseReason(refuse.reason) if known else RefuseReason.OTHER
         if reason is RefuseReason.STALE_EPOCH:
-            if self._context.epochs.raise_above(topic, refuse.epoch):
+            step = 1 + int.from_bytes(self._context.random_bytes(3), "big")
+            if self._context.epochs.raise_above(topic, refuse.epoch, step):
                 self.outbox.restart_topic(topic)
         elif not refuse.durable or self.outbox.give_up(topic, refuse.sequence):
             event = PublicationRefused(topic, refuse.sequence, refuse.durable, reason)

@@ -24,13 +24,15 @@ class Epochs:
         """Return the epoch of a topic's publications."""
         return self._raised.get(topic, self.issued)
 
-    def raise_above(self, topic: str, in_force: int) -> bool:
+    def raise_above(self, topic: str, in_force: int, step: int = 1) -> bool:
         """Go on above an epoch; False when there is no need to, or it is impossible.
 
+        `step` is how far above, at random: an earlier start of this client may have been told the
+        same, and what is still under way from it must not be taken for ours.
         When the epoch in force is our own, what was refused came late from an earlier start of
         this client: what is in flight now must keep its epoch, or it would be taken twice.
         """
-        if not self.of(topic) < in_force < _LARGEST:
+        if not self.of(topic) < in_force or in_force + step > _LARGEST:
             return False
-        self._raised[topic] = in_force + 1
+        self._raised[topic] = in_force + step
         return True

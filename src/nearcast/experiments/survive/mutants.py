@@ -81,7 +81,7 @@ def _take_gaps(self: Any, publication: Any) -> tuple[Verdict, list[Any]]:
     return Verdict.TAKEN, [publication]
 
 
-def _raise_epoch_too_often(self: Any, topic: str, in_force: int) -> bool:
+def _raise_epoch_too_often(self: Any, topic: str, in_force: int, _step: int) -> bool:
     if not self.of(topic) <= in_force:
         return False
     self._raised[topic] = in_force + 1
