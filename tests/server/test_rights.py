@@ -88,6 +88,18 @@ def test_without_the_right_a_subscription_is_refused_with_a_reason() -> None:
     assert node.counts["subscriptions_refused"] == 3
 
 
+def test_a_subscription_that_is_asked_for_again_is_logged_once() -> None:
+    made = OneEdge(car=TRAFFIC)
+    car = made.people["car"]
+    made.site.network.cuts.add(frozenset(("e1", "cloud")))  # the answer takes a while
+    car.subscribe("traffic/north")
+    made.site.run(3.0)
+    node = made.edge.node
+    assert node is not None
+    assert [row[6] for row in made.edge.publications if row[0] == "traffic/north"] == ["subscribe"]
+    assert made.confirmed("car") == {"traffic/north": True}
+
+
 def test_a_publication_names_one_topic() -> None:
     authority = SmallAuthority()
     authoriser = Authoriser(authority.trust(), 10)

@@ -259,7 +259,8 @@ class ClientGateway:
             self._effects.counts["subscriptions_refused"] += 1
             self.sessions.confirm(client, request, False, reason)
             return
-        self._log(client, topic, "subscribe", now)
+        if topic not in topics:  # else it is asked for once more
+            self._log(client, topic, "subscribe", now)
         self.subscriptions.subscribe(client, wish, now)
 
     def _check_pattern(self, pattern: str, topics: Collection[str]) -> str | None:
