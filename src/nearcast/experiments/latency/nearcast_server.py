@@ -27,7 +27,6 @@ _EDGES = ("edge", "edge2")
 _SPARE_SESSIONS = 1_000
 _ENROLLED_AT_ONCE = 1_000
 """The manager refuses a request of more than a megabyte."""
-_POLL_S = 0.05
 
 
 @dataclass(frozen=True, slots=True)
