@@ -15,7 +15,6 @@ from nearcast.sdk.credentials import (
     Credentials,
     load_credentials,
     new_private_key,
-    read_home,
     save_credentials,
 )
 from nearcast.wire.actions import Home
@@ -118,13 +117,7 @@ def test_a_key_that_others_may_read_is_a_warning(
     assert "others may read it" in caplog.text
 
 
-def test_a_home_is_read_from_an_answer() -> None:
-    assert read_home(GOOD["home"]) == Home(("10.0.0.5", 7000), b"\x22" * 32)
-    with pytest.raises(ConfigError, match="home: Expected `object`"):
-        read_home("nowhere")
-
-
 def test_numbers_must_be_finite() -> None:
-    home = read_home(GOOD["home"])
+    home = Home(("10.0.0.5", 7000), b"\x22" * 32)
     with pytest.raises(ConfigError, match="x_km: must be a finite number"):
         Credentials("car", new_private_key(), home, float("inf"), 0.0)

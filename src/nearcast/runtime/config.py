@@ -209,13 +209,8 @@ class ServerConfig(_Section, frozen=True):
     def __post_init__(self) -> None:
         if (self.role == "cloud") == (self.clients is not None):
             raise ValueError("an edge server needs the section [clients]; no other may have it")
-        if self.role != "standalone" and self.manager is None:
+        if self.role != "standalone" and (self.mesh is None or self.mesh.manager is None):
             raise ValueError("a server needs the section [mesh.manager]: address and credential")
-
-    @property
-    def manager(self) -> ManagerEntry | None:
-        """The manager; a standalone server has none."""
-        return None if self.mesh is None else self.mesh.manager
 
     @property
     def log_folder(self) -> Path:

@@ -21,7 +21,6 @@ import stat
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import msgspec
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
@@ -37,7 +36,6 @@ __all__ = [
     "Credentials",
     "load_credentials",
     "new_private_key",
-    "read_home",
     "save_credentials",
 ]
 
@@ -121,15 +119,6 @@ class _CredentialsFile(msgspec.Struct, forbid_unknown_fields=True, omit_defaults
 def new_private_key() -> bytes:
     """Return a new X25519 private key."""
     return X25519PrivateKey.generate().private_bytes_raw()
-
-
-def read_home(value: Any) -> Home:
-    """Return the home in a JSON object {host, port, server_key}; ConfigError if invalid."""
-    try:
-        home = msgspec.convert(value, _HomeFile)
-    except msgspec.ValidationError as error:
-        raise ConfigError(f"home: {error}") from None
-    return _home(home)
 
 
 def load_credentials(path: str | Path) -> Credentials:
