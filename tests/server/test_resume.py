@@ -413,3 +413,28 @@ def test_wildcards_have_limits_and_nobody_publishes_to_them() -> None:
         if isinstance(event, Confirmed) and not event.accepted
     ]
     assert refused == ["more than 64 patterns"]
+
+
+@pytest.mark.parametrize("topic", ["city/known", "city/new"])
+def test_a_broker_that_died_before_it_told_is_asked_for_topics_of_patterns_too(topic: str) -> None:
+    quiet = Quiet("e2")
+    site, listener = quiet.made.site, quiet.listener
+    listener.subscribe("city/#")
+    site.run(3.0)
+    home = quiet.made.site.servers["e0"]  # of the publisher, who brings topics that no plan names
+    quiet.publisher.publish("city/known", b"first")
+    site.run(2.0)
+    before = len(listener.notified)
+    quiet.made.network.one_way_cuts.add(("e0", "e1"))
+    quiet.publisher.publish(topic, b"second")
+    site.run(6.0)  # e1 might own the stream: it is given up
+    assert quiet.publisher.session.unacknowledged == 0
+    home.kill()
+    quiet.made.network.heal()
+    site.run(1.0)
+    home.restart()
+    site.run(10.0)
+    assert [one.text for one in listener.notified[before:]] == ["second"]
+    node = home.node
+    assert node is not None
+    assert node.counts["notifications_replayed"] == 1

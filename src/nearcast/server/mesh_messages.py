@@ -137,6 +137,8 @@ class Resume(MeshStruct, frozen=True):
     client: str
     """For this client; empty: for all subscribers at the home."""
     since: int
+    left_out: tuple[str, ...] = ()
+    """With a pattern as the topic: topics that are asked for apart."""
 
 
 class ReplayedNotice(msgspec.Struct, frozen=True, array_like=True, gc=False):

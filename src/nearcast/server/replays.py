@@ -48,17 +48,10 @@ class Replays:
         self._waiting: dict[tuple[str, str, str], tuple[int, int]] = {}
         """By home, topic and client: after which offset, and up to which."""
         self._has_more = False
-        peers.on(Resume, lambda home, one, _: self.ask(home, one.topic, one.client, one.since))
+        peers.on(Resume, self._on_resume)
 
     def ask(self, home: str, topic: str, client: str, since: int) -> None:
-        """Take a question; it is answered at the end of this pass or of a later one.
-
-        A pattern is a question for each topic here that matches.
-        """
-        if is_pattern(topic):
-            for one in [one for one in self._broker.topics if matches(topic, one)]:
-                self.ask(home, one, client, since)
-            return
+        """Take a question; it is answered at the end of this pass or of a later one."""
         if len(self._waiting) >= _WAITING_LIMIT:
             self._effects.counts["resumes_refused"] += 1
             return
@@ -67,6 +60,15 @@ class Replays:
         self._waiting[home, topic, client] = (since, through)
         self._effects.counts["resumes"] += 1
         self._has_more = True
+
+    def _on_resume(self, home: str, message: Resume, _now: float) -> None:
+        wanted, left_out = message.topic, set(message.left_out)
+        topics = [wanted]
+        if is_pattern(wanted):
+            topics = [one for one in self._broker.topics if matches(wanted, one)]
+        for topic in topics:
+            if topic not in left_out:
+                self.ask(home, topic, message.client, message.since)
 
     def try_again(self) -> None:
         """Note that something became durable or known that answers may have waited for."""

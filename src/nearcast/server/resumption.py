@@ -104,7 +104,8 @@ class Resumption:
             self._behind.setdefault((broker, topic), now)
             self._peers.send(broker, Resume(topic, "", since))
         for pattern in self._clients.patterns:  # topics of it may be new there
-            self._peers.send(broker, Resume(pattern, "", 0))
+            known = tuple(one for one in heard if matches(pattern, one))
+            self._peers.send(broker, Resume(pattern, "", 0, known))
         self._note_unsettled()
         self.ask_now(broker, [topic for _, topic in self._owed.get(broker, ())], now)
 
