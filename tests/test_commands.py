@@ -20,7 +20,7 @@ from shown_commands import LONG, ROOT, in_help, in_pages, leaves, with_verb
 HELP = in_help()
 SHOWN = list(dict.fromkeys([*in_pages(), *(line for lines in HELP.values() for line in lines)]))
 PLANNING = ("scenario", "plan", "evaluate", "compare", "size")
-PIPELINE, SITE = ("pipeline",), ("up", "status", "client", "serve", "processors")
+PIPELINE, SITE = ("pipeline",), ("up", "status", "apply", "client", "serve", "processors")
 CEREMONY = ("site",)
 """Run by tests/pipeline/test_page_commands.py, tests/site/test_pages.py, tests/cli/test_site.py."""
 

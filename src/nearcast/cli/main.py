@@ -24,6 +24,7 @@ _VERBS = {
     "site": "Keys and credentials of a site: issue, renew, revoke.",
     "serve": "Run one server of a site: manager, edge or cloud.",
     "status": "Show what a running site is doing.",
+    "apply": "Have a running site go by another plan.",
     "processors": "Show or change which processor serves which topics of a site.",
     "client": "Publish, subscribe, report from scripts: JSON lines.",
     "bench": "Measure speed, memory and quality; prints tables, writes pictures.",

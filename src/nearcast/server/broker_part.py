@@ -188,6 +188,7 @@ class BrokerPart:
             effects.incident("state_not_merged", count=actions.states_not_merged)
         if actions.pauses_s:
             out.pauses_s += actions.pauses_s
+            effects.pauses_s.extend(actions.pauses_s)
             counts["streams_claimed"] += len(actions.pauses_s)
             counts["streams_taken_over"] += actions.taken_over
         if actions.duplicates:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 
 from nearcast.server.outputs import Incident, Outputs
 
 __all__ = ["Effects"]
+
+_MOST_PAUSES = 512
 
 
 class Effects:
@@ -16,12 +18,20 @@ class Effects:
         self.out = Outputs()
         self.counts: Counter[str] = Counter()
         """What happened so far, by name; for metrics and the manager."""
+        self.pauses_s: deque[float] = deque(maxlen=_MOST_PAUSES)
+        """How long streams waited until this server owned them, since the last report."""
         self.refused_publications: Counter[str] = Counter()
         """Publications that clients or other servers should not have sent, by reason."""
 
     def incident(self, event: str, **fields: object) -> None:
         """Put something into the server's own log."""
         self.out.incidents.append(Incident(event, fields))
+
+    def take_pauses(self) -> tuple[float, ...]:
+        """Return how long streams waited, since the last call."""
+        pauses_s = tuple(self.pauses_s)
+        self.pauses_s.clear()
+        return pauses_s
 
     def take(self) -> Outputs:
         """Return what the pass wants done, and begin the next one."""

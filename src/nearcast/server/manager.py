@@ -6,6 +6,7 @@ Orders go to servers that were heard lately; any other one asks with `Hello` whe
 from __future__ import annotations
 
 import math
+from collections import deque
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,6 +35,7 @@ from nearcast.trust.signed import SigningKey
 
 __all__ = ["Manager", "ManagerSettings"]
 
+_MOST_PAUSES = 10_000
 _HIGHEST_REVISION = 1 << 53
 _PUSHES_PER_PASS = 8
 """Orders made before others get their turn: each is a query and a signature."""
@@ -96,6 +98,8 @@ class Manager:
         self._records = {name: _ServerRecord() for name in state.servers}
         self.revocations = self._sign_revocations()
         """The signed list; empty while there is none."""
+        self._pauses_s: deque[float] = deque(maxlen=_MOST_PAUSES)
+        """How long streams waited for their servers since the plan in force was adopted."""
         self.refused = 0
         """Messages that are invalid or from servers outside this site."""
         self.lost_revocations: list[bytes] = []
@@ -109,6 +113,8 @@ class Manager:
     def install(self, state: ManagerState, now: float) -> list[tuple[str, bytes]]:
         """Go by another state, which the store has already."""
         before, self._state = self._state, state
+        if state.versions[-1].version != before.versions[-1].version:
+            self._pauses_s.clear()
         if state.revocations.version != before.revocations.version:
             self.revocations = self._sign_revocations()
             for record in self._records.values():
@@ -181,6 +187,7 @@ class Manager:
                 "refused_messages": self.refused + self._channels.refused,
             },
             "servers": servers,
+            "switch": self._switch_status(),
             "plans": [
                 {
                     "version": one.version,
@@ -192,6 +199,16 @@ class Manager:
                 }
                 for one in state.versions
             ],
+        }
+
+    def _switch_status(self) -> dict[str, Any]:
+        """Return how many streams have moved by the plan in force, and how long they waited."""
+        pauses_s = sorted(self._pauses_s)
+        most = len(pauses_s) - 1
+        return {
+            "streams": len(pauses_s),
+            "pause_p50_s": pauses_s[most // 2] if pauses_s else None,
+            "pause_p99_s": pauses_s[math.ceil(0.99 * most)] if pauses_s else None,
         }
 
     def _on_message(
@@ -214,6 +231,7 @@ class Manager:
         record.heard_at, record.revision = now, message.revision
         if isinstance(message, LoadReport):
             record.report, record.report_at = message, now
+            self._pauses_s.extend(one for one in message.pauses_s if 0 <= one < math.inf)
             if message.revocations:
                 self.lost_revocations.append(message.revocations)
             if now - record.sent_at < self._settings.repeat_after_s:

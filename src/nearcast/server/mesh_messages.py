@@ -253,6 +253,8 @@ class LoadReport(MeshStruct, frozen=True):
     loop_lag_s: float
     revocations: bytes = b""
     """The signed list that it goes by, when that is newer than the manager's: which has lost it."""
+    pauses_s: tuple[float, ...] = ()
+    """How long streams waited until the server owned them, of the last ones."""
 
 
 class NewOrders(MeshStruct, frozen=True):

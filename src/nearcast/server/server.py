@@ -388,4 +388,5 @@ class Server:
             counts["notifications"],
             self.loop_lag_s,
             self._trust.newer_list(told),
+            self._effects.take_pauses(),
         )
