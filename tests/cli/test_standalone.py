@@ -158,7 +158,7 @@ def test_processors_change_while_the_server_runs_and_stay(run: Run, tmp_path: Pa
             changed = run(
                 "processors", "set", "--data", data, "--file", tmp_path / "rules", "--json"
             )
-            wanted = [rule | {"notify_after_sync": False}]
+            wanted = [rule | {"notify_after_sync": False, "acknowledge": "one"}]
             assert changed.json == {"revision": None, "processors": wanted}
             until(lambda: ask(status)["revision"] > before, "the server has the rule", 30)
             client.publish("road", {"speed": 60}).wait(30)
