@@ -10,36 +10,38 @@ from nearcast.experiments.survive.faults import FAULTS
 from nearcast.experiments.survive.schedule import LOSSLESS, run_schedule
 
 GROUPS, PER_GROUP = 8, 250
-NOT_YET: set[str] = set()
-NOT_YET_CHECKED = {"missed", "heard_out_of_order"}
+MOST_MISSES = 0.02
+"""Schedules with a notification that was never told: a known gap, see docs/acknowledgements.md."""
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("group", range(GROUPS))
 def test_2000_schedules_with_10000_faults_lose_and_double_nothing(group: int) -> None:
-    kinds = [kind for kind in FAULTS if kind not in NOT_YET]
+    kinds = list(FAULTS)
     faults: Counter[str] = Counter()
-    acknowledged = 0
+    acknowledged = misses = 0
     for seed in range(group * PER_GROUP, (group + 1) * PER_GROUP):
         schedule = run_schedule(seed, kinds)
-        found = [one for one in schedule.findings.violations if one.kind not in NOT_YET_CHECKED]
-        assert not found, f"seed {seed}: {found}"
+        found = schedule.findings.violations
+        misses += any(one.kind == "missed" for one in found)
+        assert not [one for one in found if one.kind != "missed"], f"seed {seed}: {found}"
         faults += schedule.faults
         acknowledged += schedule.findings.acknowledged
     print(f"group {group}: {PER_GROUP} schedules, {faults.total()} faults, {acknowledged} acked")
+    assert misses <= MOST_MISSES * PER_GROUP
     assert faults.total() * GROUPS >= 10_000
     assert set(faults) == set(kinds)
     assert acknowledged > 40 * PER_GROUP
 
 
-@pytest.mark.parametrize("kind", sorted(set(FAULTS) - NOT_YET))
+@pytest.mark.parametrize("kind", sorted(FAULTS))
 def test_each_fault_by_itself_loses_and_doubles_nothing(kind: str) -> None:
     for seed in range(5):
         found = run_schedule(seed, [kind]).findings.violations
-        assert not [one for one in found if one.kind not in NOT_YET_CHECKED], f"seed {seed}"
+        assert not [one for one in found if one.kind != "heard_out_of_order"], f"seed {seed}"
 
 
-@pytest.mark.parametrize("kind", sorted(LOSSLESS - NOT_YET - {"move_client"}))
+@pytest.mark.parametrize("kind", sorted(LOSSLESS - {"move_client"}))
 def test_without_losses_subscribers_hear_everything_once_and_in_order(kind: str) -> None:
     for seed in range(20):
         assert not run_schedule(seed, [kind]).findings.violations
