@@ -161,11 +161,13 @@ def test_no_command_of_a_site_is_left_out() -> None:
 
 
 def test_the_programs_of_the_sdk_page_print_what_they_say(shell: Shell) -> None:
-    with_asyncio, without = blocks(SDK, "python")
+    with_asyncio, without, goes_on = blocks(SDK, "python")
     said = shell.run(sys.executable, "-c", with_asyncio)
     assert re.fullmatch(r"car 12\non the way for \d+\.\d+ ms\n", said)
     said = shell.run(sys.executable, "-c", without)
     assert re.fullmatch(r"heard: ice on the bridge\nround trip in ms: \d+\.\d+\n", said)
+    assert shell.run(sys.executable, "-c", goes_on) == ""  # nothing since it subscribed first
+    assert (shell.folder / "sign.cursors").exists()
 
 
 def test_the_commands_of_the_sdk_page_work_together(shell: Shell) -> None:
