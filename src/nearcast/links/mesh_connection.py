@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import time
+from contextlib import suppress
 from typing import Protocol, cast
 
 from nearcast.wire.stream_channel import StreamChannel, StreamError
@@ -160,7 +161,8 @@ class MeshConnection(asyncio.Protocol):
         if not self.is_retired:
             self.is_retired = True
             if self._transport is not None and not self._transport.is_closing():
-                self._transport.write_eof()
+                with suppress(RuntimeError):  # as in `_flush`
+                    self._transport.write_eof()
 
     def close(self) -> None:
         """Write what waits, and end."""
@@ -189,4 +191,5 @@ class MeshConnection(asyncio.Protocol):
         if output and self._transport is not None and not self.is_retired:
             self.has_sent = True
             self.sent_bytes += len(output)
-            self._transport.write(output)
+            with suppress(RuntimeError):  # uvloop: it is lost, and `connection_lost` comes soon
+                self._transport.write(output)
