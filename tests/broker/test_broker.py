@@ -160,9 +160,11 @@ def test_a_lost_copy_is_asked_for_and_recalled_from_the_spool() -> None:
     here = broker_with(TopicSettings("t", 3, other_brokers=("there",)))
     there = broker_with(TopicSettings("t", 9))
     sent = [message("a", sequence) for sequence in range(1, 7)]
-    handle(here, sent, 0.0)
+    actions = handle(here, sent, 0.0)
     (nack,) = handle_copies(there, [sent[5]], "here", 0.0).nacks
     assert nack == Nack("t", "a", 1, ((1, 5),), copied_by="here")
+    assert here.recall("t", "a", 1, nack.missing) == ([], 0)  # a crash may still undo them
+    here.on_committed([ticket(actions)])
     found, gone = here.recall("t", "a", 1, nack.missing)
     assert [one.sequence for one in found] == [4, 5]
     assert gone == 3
@@ -171,6 +173,23 @@ def test_a_lost_copy_is_asked_for_and_recalled_from_the_spool() -> None:
     assert here.recall("t", "a", 1, ((7, 2**62),)) == ([], 0)
     assert here.recall("t", "b", 1, ((1, 2),)) == ([], 0)
     assert here.recall("x", "a", 1, ((1, 2),)) == ([], 0)
+
+
+def test_a_broker_that_is_new_gets_what_is_durable_and_the_rest_when_it_is() -> None:
+    broker = broker_with(TopicSettings("t", 10))
+    broker.on_committed([ticket(handle(broker, [message("a", 1)], 0.0))])
+    broker.share("t", "new")
+    (copy,) = broker.run(0.0).copies
+    assert (copy.to_server, [one.sequence for one in copy.publications]) == ("new", [1])
+    first = handle(broker, [message("a", 2)], 0.0)
+    second = handle(broker, [message("a", 3)], 0.0)
+    broker.share("t", "newer")
+    assert not broker.has_work
+    assert [one.sequence for one in broker.topics["t"].durable_messages()] == [1]
+    assert broker.on_committed([ticket(first)]).copies == []
+    (copy,) = broker.on_committed([ticket(second)]).copies
+    assert (copy.to_server, [one.sequence for one in copy.publications]) == ("newer", [1, 2, 3])
+    assert [one.sequence for one in broker.topics["t"].durable_messages()] == [1, 2, 3]
 
 
 def test_a_direct_message_that_copies_release_is_processed_and_acknowledged() -> None:

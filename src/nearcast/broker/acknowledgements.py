@@ -77,7 +77,7 @@ class Acknowledgements:
         if self._acknowledge_secured(stream, actions) >= sequence:
             return []
         missing = ((sequence, sequence),)
-        return recall(self._spool, stream.publisher, stream.epoch, missing, durable)[0]
+        return recall(self._spool, stream.publisher, stream.epoch, missing, stream)[0]
 
     # Level 2 where messages are processed
 
@@ -119,7 +119,7 @@ class Acknowledgements:
             is_known = secured is not None and secured.epoch == stream.epoch
             first = secured.sequence + 1 if is_known and secured is not None else 1
             missing = ((first, stream.durable.sequence),)
-            found, _ = recall(self._spool, publisher, stream.epoch, missing, stream.durable)
+            found, _ = recall(self._spool, publisher, stream.epoch, missing, stream)
             stream.wants_ack = stream.sequence > stream.durable.sequence
             for one in found:
                 refusal = Refusal(one, Verdict.NO_SECOND_SERVER, None, stream.home)

@@ -72,6 +72,8 @@ class Copy(msgspec.Struct, frozen=True):
     publications: tuple[Publication, ...]
     wants_ack: bool = False
     """Whether their publishers are acknowledged only when the copies are durable."""
+    is_bulk: bool = False
+    """Whether other messages need not wait for them."""
 
 
 class Ask(NamedTuple):

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from msgspec import structs
 
-from nearcast.broker.actions import Ack, Actions, Refusal, Taken, Yield
+from nearcast.broker.actions import Ack, Actions, Copy, Refusal, Taken, Yield
 from nearcast.broker.audiences import SubscriberLookup
 from nearcast.broker.ownership import Token
 from nearcast.broker.processor import Processor
@@ -150,6 +150,18 @@ class Broker:
     def export_topic(self, topic: str) -> LiveTopic:
         """Return all that another broker needs to go on with a topic."""
         return self.topics[topic].export()
+
+    def share(self, topic: str, server: str) -> None:
+        """Copy what was processed here to a broker that is new, as soon as all of it is durable."""
+        spool = self.topics[topic].spool.view()
+        own = tuple(one for one in spool if one.origin is Origin.DIRECT)
+        copy = Copy(server, topic, own, is_bulk=True)
+        last_group = self._deferred.get(self._ticket)
+        if last_group is not None:
+            last_group.append(Deferred(copies=[copy]))
+        else:
+            self._actions.copies.append(copy)
+            self._has_answers = True
 
     # A pass
 

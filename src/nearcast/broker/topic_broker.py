@@ -12,7 +12,7 @@ from nearcast.broker.claims import TopicClaims
 from nearcast.broker.notices import decode_entry, encode_entry
 from nearcast.broker.ownership import Ownership
 from nearcast.broker.processor import Processor
-from nearcast.broker.recall import recall
+from nearcast.broker.recall import is_durable, recall
 from nearcast.broker.replay import Replay, replay
 from nearcast.broker.requests import ProcessResult
 from nearcast.broker.sequence_gate import Ranges, SequenceGate, Stream, Verdict, is_well_formed
@@ -390,10 +390,10 @@ class TopicBroker:
         return replay(self.spool.view(), self._server, since, through, client)
 
     def recall(self, publisher: str, epoch: int, missing: Ranges) -> tuple[list[Publication], int]:
-        """Return what is still spooled of missing messages, and the last one that is not, or 0.
+        """Return what is still spooled of missing messages, and the last one that is not, or 0."""
+        return recall(self.spool, publisher, epoch, missing, self._streams.get(publisher))
 
-        The asking broker gets the messages first, then is told to `advance`.
-        """
-        stream = self._streams.get(publisher)
-        reached = stream.settled if stream is not None else None
-        return recall(self.spool, publisher, epoch, missing, reached)
+    def durable_messages(self) -> list[Publication]:
+        """Return all that is spooled and that no crash can undo."""
+        streams = self._streams
+        return [one for one in self.spool.view() if is_durable(one, streams.get(one.publisher))]

@@ -149,7 +149,9 @@ class BrokerPart:
         return min(self.claims.next_wakeup(), self._expiry.next_wakeup())
 
     def finish(self, now: float) -> None:
-        """End a pass: process what it brought, and share spools with brokers that are new."""
+        """End a pass: share spools with brokers that are new, process what it brought."""
+        for server, topic in self.topics.take_newcomers():
+            self.broker.share(topic, server)
         if self.broker.has_work:
             self.do(self.broker.run(now))
             self.claims.note(now)
@@ -157,10 +159,6 @@ class BrokerPart:
             put_off, self._put_off = self._put_off, {}
             for server, topic in put_off:
                 self._peers.send(server, SpoolDamaged(topic))
-        for server, topic in self.topics.take_newcomers():
-            spool = self.broker.topics[topic].spool.view()
-            own = [one for one in spool if one.origin is Origin.DIRECT]
-            self._peers.send_copies(server, topic, own, bulk=True)
 
     def do(self, actions: Actions) -> None:
         """Carry out what the broker wants."""
@@ -263,7 +261,9 @@ class BrokerPart:
             # it keeps copies of brokers only
             self._introduced[server, topic] = None
             self._peers.send(server, Manages(topic))
-        self._peers.send_copies(server, topic, copy.publications, wants_ack=copy.wants_ack)
+        self._peers.send_copies(
+            server, topic, copy.publications, bulk=copy.is_bulk, wants_ack=copy.wants_ack
+        )
 
     def _may_copy(self, copy: Publication) -> bool:
         """Tell whether nothing speaks against a copy: its publisher may have left long ago."""
@@ -288,15 +288,13 @@ class BrokerPart:
             self._peers.send(server, Advance(topic, publisher, epoch, gone))
 
     def _on_spool_damaged(self, server: str, message: SpoolDamaged, _now: float) -> None:
-        """Send all that is here: what the other one has comes as repetitions, without effect.
+        """Send all that is durable: what the other one has comes as repetitions, without effect.
 
         Not as bulk: before any answer to its claims, which would let it go on without them.
         """
         managed = self.broker.topics.get(message.topic)
         if managed is not None and server in managed.settings.other_brokers:
-            spool = managed.spool.view()
-            kept = [one for one in spool if one.origin is not Origin.ONCE]
-            self._peers.send_copies(server, message.topic, kept)
+            self._peers.send_copies(server, message.topic, managed.durable_messages())
 
     def _on_advance(self, server: str, advance: Advance, now: float) -> None:
         self._check_broker(server, advance.topic)
