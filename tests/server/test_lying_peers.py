@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 import pytest
 
+from nearcast.errors import WireError
 from nearcast.server.broker_messages import Advance, Copies, CopyNack
 from nearcast.server.early_copies import EarlyCopies
 from nearcast.server.effects import Effects
@@ -16,6 +17,7 @@ from nearcast.server.mesh_messages import (
     Notice,
     Notices,
     Subscribers,
+    SubscribersKnown,
     Undelivered,
     Vouch,
     WhoIs,
@@ -351,3 +353,17 @@ def test_rights_that_were_taken_away_end_the_subscriptions_they_had_allowed() ->
     made.site.run(1.0)
     assert list(made.broker.subscribers.subscribers("traffic/north")) == []
     assert decode_mesh(encode_mesh(Vouch((car.credential,)))) == Vouch((car.credential,))
+
+
+@pytest.mark.parametrize(
+    "lie",
+    [
+        Manages("a/" * 40),
+        Copies("x" * 300, ()),
+        Subscribers("", (), True),
+        SubscribersKnown(1, {"a/" * 40: 7}),
+    ],
+)
+def test_topics_that_no_client_could_be_told_about_never_come_to_be(lie: MeshMessage) -> None:
+    with pytest.raises(WireError, match="topic"):
+        decode_mesh(encode_mesh(lie))

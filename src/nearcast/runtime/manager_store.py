@@ -187,7 +187,7 @@ class ManagerStore:
         database.execute("PRAGMA synchronous = FULL")
         (verdict,) = database.execute("PRAGMA quick_check(1)").fetchone()
         if verdict != "ok":
-            raise sqlite3.DatabaseError(verdict)
+            raise sqlite3.DatabaseError(" ".join(verdict.split()))  # it may be several lines
         (schema,) = database.execute("PRAGMA user_version").fetchone()
         if schema > len(_MIGRATIONS):
             raise ConfigError(

@@ -20,6 +20,7 @@ from nearcast.server.broker_messages import (
     Yielded,
 )
 from nearcast.server.site_orders import ClientOrder
+from nearcast.wire.codec import check_topic
 
 __all__ = [
     "ClientIs",
@@ -337,6 +338,18 @@ def encode_mesh(message: MeshMessage) -> bytes:
 def decode_mesh(data: bytes) -> MeshMessage:
     """Return the message of these bytes; WireError when they are not one."""
     try:
-        return _decoder.decode(data)
+        message = _decoder.decode(data)
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:  # bad UTF-8 is a ValueError
         raise WireError(f"not a message of a server: {error}") from None
+    # here for all of them: a topic that no client may be told about must not come to be
+    topics = message.ends if type(message) is SubscribersKnown else _topic_of(message)
+    for topic in topics:
+        problem = check_topic(topic)
+        if problem is not None:
+            raise WireError(f"{type(message).__name__}: {problem}")
+    return message
+
+
+def _topic_of(message: MeshMessage) -> tuple[str, ...]:
+    topic = getattr(message, "topic", None)
+    return () if topic is None else (topic,)

@@ -14,6 +14,7 @@ from struct import Struct
 from typing import Final, NamedTuple
 from zlib import crc32
 
+from nearcast.errors import SpoolError
 from nearcast.spool.changes import LiveState, Position, TopicChange
 
 __all__ = [
@@ -113,7 +114,13 @@ def _position(position: Position) -> bytes:
 
 
 def apply_frame(state: LiveState, frame: Frame) -> None:
-    """Take over what an intact frame says; commit marks say nothing about the state."""
+    """Take over what an intact frame says; commit marks say nothing about the state.
+
+    Raises
+    ------
+    SpoolError
+        When it is of a kind that this version does not know.
+    """
     _, _, kind, body = frame
     kind &= ~FrameKind.SNAPSHOT
     if kind == FrameKind.COMMIT:
@@ -133,6 +140,8 @@ def apply_frame(state: LiveState, frame: Frame) -> None:
         topic.end = max(topic.end, end)
         _read_positions(topic.positions, body, at + _LIVE.size, count)
         state.trim(name, live)
+    else:
+        raise SpoolError(f"frames of kind {kind} are of a newer nearcast; update nearcast")
 
 
 def _read_positions(into: dict[str, Position], body: bytes, at: int, count: int) -> None:

@@ -12,11 +12,9 @@ from nearcast.spool.changes import Group, LiveState
 from nearcast.spool.disk import Disk
 from nearcast.spool.frames import encode_changes, encode_commit
 from nearcast.spool.recovery import Recovery, recover
-from nearcast.spool.segments import ENDS_BYTES, ENDS_FILE, SegmentName, encode_end
+from nearcast.spool.segments import ENDS_BYTES, ENDS_FILE, SPARE, SegmentName, encode_end
 
 __all__ = ["SpoolLog", "SpoolSettings"]
-
-_SPARE = "spare-"
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +66,7 @@ class SpoolLog:
         Raises
         ------
         SpoolError
-            When the disk cannot be read or written.
+            When the disk cannot be read or written, or holds something newer.
         """
         try:
             recovered = recover(disk)
@@ -209,13 +207,13 @@ class SpoolLog:
         for index, name in enumerate(self._free()):
             if index >= self._settings.spares:
                 self._disk.remove(name)
-            elif not name.startswith(_SPARE):
-                self._disk.rename(name, f"{_SPARE}{name}")
+            elif not name.startswith(SPARE):
+                self._disk.rename(name, f"{SPARE}{name}")
         self._disk.sync_directory()
 
     def _fill_spare(self) -> None:
         if not self._free():
-            self._disk.create(f"{_SPARE}{self._sequence:012d}", self._settings.segment_bytes)
+            self._disk.create(f"{SPARE}{self._sequence:012d}", self._settings.segment_bytes)
             self._disk.sync_directory()
 
     def _free(self) -> list[str]:

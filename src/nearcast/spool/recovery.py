@@ -20,7 +20,7 @@ from operator import attrgetter
 from nearcast.spool.changes import LiveState
 from nearcast.spool.disk import Disk
 from nearcast.spool.frames import Frame, FrameKind, apply_frame, read_commit, scan
-from nearcast.spool.segments import ENDS_FILE, SegmentName, read_ends
+from nearcast.spool.segments import ENDS_FILE, SegmentName, read_ends, segments_in
 
 __all__ = ["Cut", "Damage", "Recovery", "recover"]
 
@@ -63,10 +63,16 @@ class Recovery:
 
 
 def recover(disk: Disk) -> Recovery:
-    """Return what is alive. Nothing is written: `SpoolLog.open` cuts the torn end."""
+    """Return what is alive. Nothing is written: `SpoolLog.open` cuts the torn end.
+
+    Raises
+    ------
+    SpoolError
+        When something there is of a format that this version does not know.
+    """
     recovery = Recovery()
     files = disk.names()
-    names = sorted(filter(None, map(SegmentName.parse, files)))
+    names = segments_in(files)
     ends = read_ends(disk.read(ENDS_FILE)) if ENDS_FILE in files else {}
     recovery.last_sequence = max(one.sequence for one in (SegmentName(0, 0), *names, *ends))
     newest = names[-1].sequence if names else 0

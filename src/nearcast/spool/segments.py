@@ -8,14 +8,27 @@ be less than the whole truth.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from struct import Struct
 from zlib import crc32
 
-__all__ = ["ENDS_BYTES", "ENDS_FILE", "SegmentName", "encode_end", "read_ends"]
+from nearcast.errors import SpoolError
+
+__all__ = [
+    "ENDS_BYTES",
+    "ENDS_FILE",
+    "SPARE",
+    "SegmentName",
+    "encode_end",
+    "read_ends",
+    "segments_in",
+]
 
 _PREFIX, _SUFFIX = "segment-", ".spool"
 ENDS_FILE = "ends"
+SPARE = "spare-"
+"""How the name of a file begins that holds nothing and waits to become a segment."""
 _END = Struct("<QIQ")  # number and marker of a segment, bytes of it that are durable
 _CHECKSUM = Struct("<I")
 _SLOT_BYTES = 512
@@ -44,6 +57,28 @@ class SegmentName:
         except ValueError:
             return None
         return found if str(found) == name and found.marker < 1 << 32 else None
+
+
+def segments_in(files: Iterable[str]) -> list[SegmentName]:
+    """Return the segments among the files of a spool, in order.
+
+    Raises
+    ------
+    SpoolError
+        When there is a file that this version does not know. Another format has other names: so
+        its files are neither read wrongly nor taken for free ones and overwritten.
+    """
+    found = []
+    for name in files:
+        segment = SegmentName.parse(name)
+        if segment is not None:
+            found.append(segment)
+        elif name != ENDS_FILE and not name.startswith(SPARE):
+            raise SpoolError(
+                f"{name!r} is no file of a spool that this nearcast knows: update nearcast, or"
+                " move it away if something else put it there"
+            )
+    return sorted(found)
 
 
 def encode_end(segment: SegmentName, end: int) -> tuple[int, bytes]:

@@ -19,8 +19,9 @@ from nearcast.experiments.survive import catching
 from nearcast.server.mesh_messages import MeshMessage
 from nearcast.server.peer_channel import decode_frame
 from nearcast.server.peer_channels import PeerChannels
+from nearcast.server.site_orders import Orders
 from nearcast.trust.credentials import ClientCredential, read_body
-from nearcast.trust.signed import Kind
+from nearcast.trust.signed import Kind, read_signed
 from nearcast.wire.notification import Notification
 
 __all__ = ["MUTANTS", "Mutant", "MutantReport", "run_mutants"]
@@ -121,7 +122,7 @@ def _forget_flights(self: Any, _now: float) -> list[Any]:
 
 
 def _any_orders(self: Any, _server: str, message: Any, now: float) -> None:
-    self._obey(message.orders, now)
+    self._obey(read_body(read_signed(message.document).body, Orders), now)
 
 
 def _nothing(*_: Any, **__: Any) -> None:

@@ -28,6 +28,9 @@ def random_value(kind: Any, rng: Random, depth: int = 0) -> Any:
         return random_value(rng.choice(args), rng, depth)
     if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
         return _random_struct(kind, rng, depth)
+    if isinstance(kind, type) and issubclass(kind, tuple):  # a named one
+        hints = typing.get_type_hints(kind, include_extras=True)
+        return kind(*(random_value(one, rng, depth + 1) for one in hints.values()))
     if origin in (tuple, list):
         return _random_items(origin, args, rng, depth)
     if origin is dict:
