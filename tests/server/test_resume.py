@@ -48,7 +48,7 @@ def faults(made: RandomSite, rounds: int, *, switches: bool) -> int:
             count += 1
             ways: list[Callable[[SimulatedServer], None]] = [
                 SimulatedServer.kill,
-                cut_power,
+                SimulatedServer.cut_power,
                 lambda one: one.crash_in(rng.randrange(40)),
             ]
             rng.choice(ways)(server)
@@ -65,13 +65,6 @@ def faults(made: RandomSite, rounds: int, *, switches: bool) -> int:
             count += 1
         site.run(3.0 * rng.random())
     return count
-
-
-def cut_power(server: SimulatedServer) -> None:
-    """Lose what is not synced; the orders come again from the manager, who is not here."""
-    orders = server.orders_file
-    server.cut_power()
-    server.orders_file = orders
 
 
 def heal(made: RandomSite) -> None:

@@ -245,6 +245,26 @@ def test_whatever_comes_over_the_mesh_a_server_goes_on(victim: str) -> None:
     check_last_round(made)
 
 
+def test_a_power_cut_takes_no_orders_away_that_anybody_saw_obeyed() -> None:
+    made = RandomSite(1, delegated=1.0)
+    made.start()
+    cloud = made.site.servers["cloud"]
+    sent = cloud.steps
+    cloud.crash_in(0)
+    cloud.obey(made.orders(7))
+    assert cloud.node is None
+    assert cloud.steps == sent
+    assert cloud.saved_orders is not None
+    assert cloud.saved_orders.revision < 7
+    cloud.restart()
+    cloud.obey(made.orders(8))
+    cloud.cut_power()
+    cloud.restart()
+    assert cloud.node is not None
+    assert cloud.node.orders is not None
+    assert cloud.node.orders.revision == 8
+
+
 def test_a_server_without_orders_processes_nothing() -> None:
     # it does not know the processors: a state kept by one would be lost with another in its place
     made = RandomSite(1, delegated=1.0, processor="forward")

@@ -237,6 +237,33 @@ def test_orders_count_from_the_managers_link_and_with_its_signature_only(tmp_pat
     assert asyncio.run(again()) == 0
 
 
+def test_orders_are_on_the_disk_before_anybody_hears_what_follows_from_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def live() -> None:
+        server = LiveServer(_cloud(tmp_path), MemoryHub().link("cloud"), None)
+        await server.start()
+        saved = list[bytes | None]()
+
+        def send(_server: str, _frame: bytes) -> None:
+            saved.append(server._orders_file.load())
+
+        orders = Orders(1, 1, "cloud", (), (), (), server="cloud")
+        out = Outputs(mesh=[("e1", b"follows")], orders=orders, orders_document=b"signed")
+        try:
+            with monkeypatch.context() as patch:
+                patch.setattr(server._mesh, "send", send)
+                server._do(out)
+                assert saved == [b"signed"]
+                patch.setattr(server._orders_file, "_path", tmp_path / "nowhere" / "orders")
+                server._do(out)
+                assert server.metrics.counts["orders_not_saved"] == 1
+        finally:
+            await server.stop()
+
+    asyncio.run(live())
+
+
 @pytest.mark.parametrize(
     ("change", "complaint"),
     [

@@ -62,6 +62,7 @@ LOSSES = {
     "spool_damages": "Places of the spool that were durable once and were lost when it started.",
     "spool_unreadable": "Records of the spool that could not be read after a restart.",
     "http_failures": "Requests of operators whose answer failed.",
+    "orders_not_saved": "Orders that could not be kept at once, for lack of room, say.",
     "internal_errors": "Bugs: events that the loop gave up; each is in the log.",
 }
 """What was lost or given up; shown from the start, and under `losses` in the status."""

@@ -29,7 +29,7 @@ from nearcast.runtime.event_log_frames import EventLogSettings
 from nearcast.runtime.http_endpoint import HttpEndpoint
 from nearcast.runtime.mesh_peers import server_peers
 from nearcast.runtime.metrics import ServerMetrics
-from nearcast.runtime.orders_file import load_orders, save_orders
+from nearcast.runtime.orders_file import OrdersFile
 from nearcast.runtime.processor_host import ProcessorHost
 from nearcast.runtime.server_report import ServerReport
 from nearcast.runtime.spool_process import SpoolProcessSettings
@@ -70,6 +70,7 @@ class LiveServer:
         self.clock = SteadyClock()
         self.trust = open_trust(config, self.clock())
         self.metrics = ServerMetrics(config.id)
+        self._orders_file = OrdersFile(config.data / _ORDERS_FILE)
         self.ended = asyncio.Event()
         """Set when it must end by itself, for the reason in `report.lost`."""
         self._opened = AsyncExitStack()
@@ -98,7 +99,7 @@ class LiveServer:
             await self._opened.aclose()
             raise
         self._learn(None)
-        saved = load_orders(self.config.data / _ORDERS_FILE)
+        saved = self._orders_file.load()
         if saved is not None:
             self.obey(saved)
         if self._udp is not None:
@@ -305,6 +306,7 @@ class LiveServer:
 
     def _watch_lag(self) -> None:
         now = self._loop.time()
+        self._orders_file.retry()
         self.metrics.observe("sync", self._writer.take_sync_seconds())
         delays, self._delays = self._delays, []
         self.metrics.observe_delays(delays)
@@ -318,6 +320,8 @@ class LiveServer:
     # What the state machine wants done
 
     def _do(self, out: Outputs) -> None:
+        if out.orders is not None:
+            self._take_over(out.orders, out.orders_document)
         if out.datagrams and self._udp is not None:
             self._udp.send(out.datagrams)
         for server, frame in out.mesh:
@@ -333,12 +337,14 @@ class LiveServer:
             self.metrics.observe("switch_pause", out.pauses_s)
         for incident in out.incidents:
             _log.info(incident.event, extra={"fields": incident.fields})
-        if out.orders is not None:
-            self._learn(out.orders)
-            if out.orders_document:
-                save_orders(self.config.data / _ORDERS_FILE, out.orders_document)
-            self._prepare_processors()
         self._set_timer()
+
+    def _take_over(self, orders: Orders, document: bytes) -> None:
+        """Keep new orders before anybody hears what follows from them, and prepare for that."""
+        if document and not self._orders_file.save(document):
+            self.metrics.counts["orders_not_saved"] += 1
+        self._learn(orders)
+        self._prepare_processors()
 
     def _set_timer(self) -> None:
         at = self.node.next_wakeup()
