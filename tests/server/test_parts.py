@@ -248,7 +248,7 @@ class Granted:
         """Note nothing."""
         return len(starts)
 
-    def ask_later(self, broker: str, client: str, topic: str) -> None:
+    def ask_later(self, broker: str, client: str, topic: str, *, resumes: bool) -> None:
         """Note nothing."""
 
     def ask_now(self, broker: str, topics: Iterable[str], now: float) -> None:

@@ -6,7 +6,7 @@ Each path is also run with its part switched off: then something must be missing
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import pytest
 
@@ -19,7 +19,7 @@ from nearcast.wire.actions import Confirmed, Missed
 from nearcast.wire.client_session import ClientSession
 from nearcast.wire.codec import encode
 from nearcast.wire.cursors import Cursors
-from nearcast.wire.messages import Gap, Resume
+from nearcast.wire.messages import Gap, Heartbeat, Resume
 from nearcast.wire.publication import NO_NOTICES
 from nearcast.wire.settings import WireSettings
 from server.site_making import NOTED, QUICK, RandomSite
@@ -167,13 +167,14 @@ class Quiet:
         spool: int = 100,
         after_sync: bool = False,
         wire: WireSettings = QUICK,
+        subscribers: Iterable[str] = ("c1",),
     ) -> None:
         made = self.made = RandomSite(
             1, clients=4, topics=1, spool=spool, delegated=0.0, wire=wire, processor="forward"
         )
         made.notify_after_sync = after_sync
-        made.homes.update(c0="e0", c1="e1")
-        made.subscribers["t0"], made.publishers["t0"] = ["c1"], ["c0"]
+        made.homes.update(c0="e0", c1="e1", c2="e1")
+        made.subscribers["t0"], made.publishers["t0"] = [*subscribers], ["c0"]
         made.targets = {("t0", "c0"): broker}
         made.start()
         self.publisher, self.listener = made.people["c0"], made.people["c1"]
@@ -242,7 +243,7 @@ def test_a_broker_that_is_new_and_away_when_a_client_is_back_is_asked_later(
     is_asked_later: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not is_asked_later:
-        monkeypatch.setattr(Resumption, "ask_later", lambda *_: None)
+        monkeypatch.setattr(Resumption, "ask_later", lambda *_, **__: None)
     quiet = Quiet("e0")
     quiet.publish(3)
     quiet.made.network.offline.add("c1")
@@ -257,6 +258,96 @@ def test_a_broker_that_is_new_and_away_when_a_client_is_back_is_asked_later(
     quiet.made.network.heal()
     quiet.made.site.run(10.0)
     assert quiet.heard == ([1, 2, 3, 4, 5, 6] if is_asked_later else [1, 2, 3])
+
+
+@pytest.mark.parametrize("restarts", [True, False])
+def test_a_subscription_that_a_broker_hears_of_late_misses_nothing(restarts: bool) -> None:
+    quiet = Quiet("e2", subscribers=())
+    quiet.publish(3)
+    if restarts:
+        quiet.broker.kill()
+        quiet.broker.restart()
+        quiet.made.site.run(2.0)
+    quiet.made.network.cuts.add(frozenset(("e1", "e2")))
+    quiet.listener.subscribe("t0")
+    quiet.made.site.run(8.0)
+    assert [one for _, one in quiet.listener.events if isinstance(one, Confirmed)]
+    quiet.publish(3)
+    assert not quiet.heard
+    quiet.made.network.heal()
+    quiet.made.site.run(10.0)
+    # the broker does not know when the subscription was made: it tells all since its start
+    assert quiet.heard == ([4, 5, 6] if restarts else [1, 2, 3, 4, 5, 6])
+    assert not [event for _, event in quiet.listener.events if isinstance(event, Missed)]
+    quiet.publish(1)
+    assert quiet.heard[-1] == 7
+
+
+def test_a_late_broker_goes_on_where_others_at_the_home_are() -> None:
+    quiet = Quiet("e2")
+    late = quiet.made.people["c2"]
+    quiet.publish(3)
+    quiet.made.site.run(3.0)
+    quiet.made.network.cuts.add(frozenset(("e1", "e2")))
+    late.subscribe("t0")
+    quiet.made.site.run(8.0)
+    quiet.publish(3)
+    quiet.made.network.heal()
+    quiet.made.site.run(10.0)
+    assert [one.sequence for one in late.notified] == [4, 5, 6]
+
+
+def test_who_does_not_hear_that_something_is_gone_is_told_again() -> None:
+    quiet = Quiet("e2", spool=10)
+    quiet.publish(3)
+    quiet.made.site.run(3.0)
+    quiet.made.network.cuts.add(frozenset(("e1", "e2")))
+    quiet.publish(47)
+    quiet.broker.kill()
+    quiet.made.network.offline.add("c1")
+    quiet.made.network.cuts.clear()
+    quiet.broker.restart()
+    quiet.made.site.run(0.5)  # its home has the answer, and it still has its session
+    quiet.made.network.heal()
+    quiet.made.site.run(10.0)
+    assert quiet.heard == [1, 2, 3, *range(41, 51)]
+    missed = [event for _, event in quiet.listener.events if isinstance(event, Missed)]
+    assert missed == [Missed("t0", "e2", 37)]
+
+
+def test_a_client_is_sure_of_nothing_more_in_a_session_that_lost_something() -> None:
+    quiet = Quiet("e2", wire=WireSettings(report_interval_s=60.0))
+    session, now = quiet.listener.session, quiet.listener.clock.read
+    quiet.publish(3)
+    session._on_message(Heartbeat(), now())
+    quiet.made.site.run(1.0)
+    session._on_message(Heartbeat(lost=True), now())
+    assert [one.offset for one in session.cursors.cursors] == [0]
+    quiet.made.site.run(2.0)
+    assert quiet.heard == [1, 2, 3]
+
+
+@pytest.mark.parametrize("is_new", [True, False])
+def test_a_server_without_orders_promises_nothing(is_new: bool) -> None:
+    quiet = Quiet("e1", subscribers=() if is_new else ("c1",))
+    quiet.publish(3)
+    quiet.made.network.offline.add("c1")
+    quiet.publish(3)
+    quiet.broker.kill()
+    quiet.broker.orders_file = None
+    quiet.broker.restart()
+    quiet.made.network.heal()
+    before = len(quiet.listener.events)
+    if is_new:
+        quiet.listener.subscribe("t0")
+    quiet.made.site.run(5.0)
+    told = [event for _, event in quiet.listener.events[before:]]
+    assert not [event for event in told if isinstance(event, Confirmed | Missed)]
+    quiet.made.site.obey(quiet.made.orders(2))
+    quiet.made.site.run(10.0)
+    assert quiet.heard == ([] if is_new else [1, 2, 3, 4, 5, 6])
+    quiet.publish(1)
+    assert quiet.heard[-1] == 7
 
 
 def test_what_a_session_gave_up_is_asked_for_in_the_next_one() -> None:

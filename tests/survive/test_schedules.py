@@ -10,25 +10,20 @@ from nearcast.experiments.survive.faults import FAULTS
 from nearcast.experiments.survive.schedule import LOSSLESS, run_schedule
 
 GROUPS, PER_GROUP = 8, 250
-MOST_MISSES = 0.02
-"""Schedules with a notification that was never told: a known gap, see docs/acknowledgements.md."""
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("group", range(GROUPS))
-def test_2000_schedules_with_10000_faults_lose_and_double_nothing(group: int) -> None:
+def test_2000_schedules_with_10000_faults_lose_double_and_miss_nothing(group: int) -> None:
     kinds = list(FAULTS)
     faults: Counter[str] = Counter()
-    acknowledged = misses = 0
+    acknowledged = 0
     for seed in range(group * PER_GROUP, (group + 1) * PER_GROUP):
         schedule = run_schedule(seed, kinds)
-        found = schedule.findings.violations
-        misses += any(one.kind == "missed" for one in found)
-        assert not [one for one in found if one.kind != "missed"], f"seed {seed}: {found}"
+        assert not schedule.findings.violations, f"seed {seed}"
         faults += schedule.faults
         acknowledged += schedule.findings.acknowledged
     print(f"group {group}: {PER_GROUP} schedules, {faults.total()} faults, {acknowledged} acked")
-    assert misses <= MOST_MISSES * PER_GROUP
     assert faults.total() * GROUPS >= 10_000
     assert set(faults) == set(kinds)
     assert acknowledged > 40 * PER_GROUP

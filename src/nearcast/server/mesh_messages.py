@@ -23,6 +23,7 @@ from nearcast.server.site_orders import ClientOrder
 from nearcast.wire.codec import check_topic
 
 __all__ = [
+    "SINCE_START",
     "ClientIs",
     "Forgets",
     "Forward",
@@ -129,6 +130,10 @@ class Notices(MeshStruct, frozen=True):
     """A broker to the home of subscribers."""
 
     notices: tuple[Notice, ...]
+
+
+SINCE_START = -1
+"""In place of an offset: where the broker was when it started."""
 
 
 class Resume(MeshStruct, frozen=True):

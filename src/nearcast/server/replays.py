@@ -12,7 +12,7 @@ from nearcast.broker.broker import Broker
 from nearcast.broker.replay import ReplayedNotification
 from nearcast.errors import WireError
 from nearcast.server.effects import Effects
-from nearcast.server.mesh_messages import ReplayedNotice, Resume, Resumed
+from nearcast.server.mesh_messages import SINCE_START, ReplayedNotice, Resume, Resumed
 from nearcast.server.peers import Peers
 from nearcast.trust.topic_pattern import is_pattern, matches
 from nearcast.wire.hot_frames import encode_notify
@@ -57,6 +57,8 @@ class Replays:
             return
         managed = self._broker.topics.get(topic)
         through = managed.end if managed is not None else 0
+        if since == SINCE_START:
+            since = managed.first_offset if managed is not None else 0
         self._waiting[home, topic, client] = (since, through)
         self._effects.counts["resumes"] += 1
         self._has_more = True
@@ -76,7 +78,7 @@ class Replays:
 
     def finish(self, now: float) -> None:
         """End a pass: answer what can be answered."""
-        if not self._has_more:
+        if not self._is_due:
             return
         budget, self._has_more = _PER_PASS, False
         for key in list(self._waiting)[:_LOOKED_AT]:
@@ -97,7 +99,12 @@ class Replays:
 
     def next_wakeup(self) -> float:
         """Return when `finish` has something to do."""
-        return float("-inf") if self._has_more else float("inf")
+        return float("-inf") if self._is_due else float("inf")
+
+    @property
+    def _is_due(self) -> bool:
+        """Whether there is something to answer; without orders no topic is known yet."""
+        return self._has_more and self._peers.is_closed_circle
 
     def _answer(
         self, home: str, topic: str, client: str, since: int, through: int, now: float

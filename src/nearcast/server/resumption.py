@@ -13,10 +13,10 @@ from collections.abc import Iterable, Mapping
 from nearcast.errors import WireError
 from nearcast.server.effects import Effects
 from nearcast.server.home_clients import HomeClients, Starts
-from nearcast.server.mesh_messages import ReplayedNotice, Resume, Resumed
+from nearcast.server.mesh_messages import SINCE_START, ReplayedNotice, Resume, Resumed
 from nearcast.server.peers import Peers
 from nearcast.server.replays import Replays
-from nearcast.trust.topic_pattern import matches
+from nearcast.trust.topic_pattern import is_pattern, matches
 from nearcast.wire import messages
 from nearcast.wire.hot_frames import decode_notify, notify_frame, time_field
 from nearcast.wire.messages import Confirm, Gap, Notify
@@ -64,8 +64,9 @@ class Resumption:
         self._caught_up: dict[str, dict[tuple[str, str], Gap | None]] = {}
         """By client, broker and topic: the answer in this session, which may be lost on the way;
         None: in one before, from which this one goes on."""
-        self._owed: dict[str, dict[tuple[str, str], None]] = {}
-        """By broker: clients with subscriptions for which it has to be asked when it is back."""
+        self._owed: dict[str, dict[tuple[str, str], int]] = {}
+        """By broker: clients with subscriptions for which it has to be asked when it is back, and
+        after which offset; until it has answered."""
         replays.answer_here = self._on_resumed
         peers.on(Resumed, self._on_resumed)
 
@@ -107,13 +108,19 @@ class Resumption:
             known = tuple(one for one in heard if matches(pattern, one))
             self._peers.send(broker, Resume(pattern, "", 0, known))
         self._note_unsettled()
-        self.ask_now(broker, [topic for _, topic in self._owed.get(broker, ())], now)
+        owed = self._owed.get(broker, ())
+        self.ask_now(broker, (topic for _, topic in owed if not is_pattern(topic)), now)
 
     def on_timer(self) -> None:
         """Forget questions that nobody here wants an answer to any more."""
         for key in [one for one in self._behind if not self._clients.has_listeners(one[1])]:
             del self._behind[key]
             self._heard[key[0]].pop(key[1], None)
+        for broker, owed in list(self._owed.items()):
+            for wish in [one for one in owed if not self._clients.hears(*one)]:
+                del owed[wish]
+            if not owed or broker not in self._peers.others:
+                del self._owed[broker]
         self._note_unsettled()
 
     # Clients
@@ -131,8 +138,8 @@ class Resumption:
             return
         asked = self._asked.setdefault(client, {})
         is_early = now < asked.get((broker, topic), float("-inf")) + _ASK_AGAIN_S
-        if is_early or len(asked) >= _ASKED_LIMIT:
-            return  # it asks again
+        if is_early or len(asked) >= _ASKED_LIMIT or not self._peers.is_closed_circle:
+            return  # it asks again; without orders nobody knows who the brokers are
         if broker == self._peers.server:
             asked[broker, topic] = now
             self._replays.ask(broker, topic, client, question.since)
@@ -145,27 +152,38 @@ class Resumption:
     def begin_session(self, client: str, *, goes_on: bool) -> None:
         """Note a client's new session; nothing is missing where it goes on with its last one."""
         if goes_on:
-            self._asked.pop(client, None)
+            asked = self._asked.pop(client, {})
+            self._asked[client] = {
+                (broker, topic): at
+                for (broker, topic), at in asked.items()
+                if (client, topic) in self._owed.get(broker, {})  # the client does not ask
+            }
             self._caught_up[client] = dict.fromkeys(self._caught_up.get(client, ()))
         else:
             self.forget(client)
 
-    def ask_later(self, broker: str, client: str, topic: str) -> None:
+    def ask_later(self, broker: str, client: str, topic: str, *, resumes: bool) -> None:
         """Ask a server that is away for what a client missed, once it is back.
 
-        The client may not know it: it may have become a broker of the topic meanwhile.
+        The client may not know it: it may have become a broker of the topic meanwhile. For a new
+        subscription it tells what it processed after the last that was heard here, or since its
+        start when nobody here heard it: maybe more than came after the subscription.
         """
-        self._owed.setdefault(broker, {})[client, topic] = None
+        since = 0 if resumes else self._heard.get(broker, {}).get(topic, SINCE_START)
+        self._owed.setdefault(broker, {})[client, topic] = since
 
     def ask_now(self, broker: str, topics: Iterable[str], now: float) -> None:
         """Ask what was to be asked later, of topics that the broker has."""
-        owed = self._owed.get(broker, {})
-        for client, wanted in list(owed):
-            for topic in topics:
-                if matches(wanted, topic) and self._clients.hears(client, topic):
+        owed, names = self._owed.get(broker, {}), dict.fromkeys(topics)
+        for (client, wanted), since in list(owed.items()):
+            concerned = names if is_pattern(wanted) else (wanted,)
+            for topic in concerned:
+                is_wanted = topic in names and matches(wanted, topic)
+                if is_wanted and self._clients.hears(client, topic):
                     owed.pop((client, wanted), None)
+                    owed[client, topic] = since
                     self._asked.setdefault(client, {})[broker, topic] = now
-                    self._peers.send(broker, Resume(topic, client, 0))
+                    self._peers.send(broker, Resume(topic, client, since))
 
     def forget(self, client: str) -> None:
         """Forget the questions of a session that ended."""
@@ -203,6 +221,7 @@ class Resumption:
             return
         if message.client:
             asked = self._asked.get(message.client, {})
+            self._owed.get(broker, {}).pop((message.client, message.topic), None)
             if asked.pop((broker, message.topic), None) is not None:
                 gap = Gap(message.topic, broker, message.missed, message.through)
                 self._sessions.tell(message.client, gap)
@@ -217,7 +236,8 @@ class Resumption:
             heard[message.topic] = message.through
             self._note_unsettled()
         if was_asked and message.missed:
-            self._tell_missed(broker, message)
+            for client in self._clients.listeners(message.topic):
+                self._sessions.note_lost(client)  # it asks for itself, and hears what is gone
 
     def _receivers(
         self, client: str, broker: str, notify: Notify, notice: ReplayedNotice
@@ -234,12 +254,6 @@ class Resumption:
             if (one != notify.publisher or notice.clients is not None)
             and notify.offset > clients.start(one, broker, notify.topic)
         ]
-
-    def _tell_missed(self, broker: str, message: Resumed) -> None:
-        gap = Gap(message.topic, broker, message.missed, message.through)
-        for client in self._clients.listeners(message.topic):
-            self._sessions.tell(client, gap)
-            self._effects.counts["notifications_missed"] += message.missed
 
     def _note_unsettled(self) -> None:
         self._sessions.unsettled_since = min(self._behind.values(), default=float("inf"))

@@ -48,7 +48,7 @@ class Progress(Protocol):
         """Say where a subscription starts, unless it is too much to say; return how many."""
         ...
 
-    def ask_later(self, broker: str, client: str, topic: str) -> None:
+    def ask_later(self, broker: str, client: str, topic: str, *, resumes: bool) -> None:
         """Ask a server that is away for what a client missed, once it is back."""
         ...
 
@@ -112,6 +112,8 @@ class Subscriptions:
 
     def subscribe(self, client: str, wish: Subscribe, now: float) -> None:
         """Note a subscription; it is confirmed when all servers concerned know it."""
+        if not self._peers.is_closed_circle:
+            return  # without orders nobody could be told: the client asks again
         request, topic = wish.request, wish.topic
         is_known = topic in self._clients.topics(client)
         self._clients.subscribe(client, topic)  # also when it is asked for again: it is wanted
@@ -185,8 +187,7 @@ class Subscriptions:
             ]
             for server in late:
                 del one.waits_for[server]
-                if one.resumes:
-                    self._progress.ask_later(server, one.client, one.topic)
+                self._progress.ask_later(server, one.client, one.topic, resumes=one.resumes)
             self._confirm_if_known(number)
 
     def on_manages(self, server: str, message: Manages) -> None:

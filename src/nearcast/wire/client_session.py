@@ -283,9 +283,10 @@ class ClientSession:
                 self._hearing.on_confirm(message)
             case Gap():
                 self._hearing.on_gap(message)
-            case Heartbeat(token=b"", answer=False):
+            case Heartbeat(token=b"", answer=False, lost=False):
                 self._hearing.cursors.on_settled(message.unsettled_ms / 1000, now)
-                if message.lost and self._home.handshake is None:
+            case Heartbeat(token=b"", answer=False):
+                if self._home.handshake is None:
                     self.connect(now)  # in a new session it can be asked for
             case Echo(payload=payload, answer=True):
                 round_trip_s = self._echoes.returned(payload, now)

@@ -104,6 +104,7 @@ class ServerSession:
         "credential",
         "frames",
         "has_cookie",
+        "has_lost",
         "index",
         "init",
         "is_confirmed",
@@ -150,6 +151,8 @@ class ServerSession:
         """Where the client shall go; repeated after each report until it has gone."""
         self.notifications_dropped = 0
         """Unconfirmed notifications that were given up, because too many waited."""
+        self.has_lost = False
+        """Whether the client has to ask for something again that others have lost."""
         self.room = settings.datagram_limit - SEALED_OVERHEAD
         """Most bytes of one frame."""
         self._settings = settings
@@ -225,6 +228,11 @@ class ServerSession:
         """Whether notifications are unconfirmed."""
         return bool(self._flights)
 
+    @property
+    def lacks_something(self) -> bool:
+        """Whether the client will not get all that it was to be told in this session."""
+        return self.has_lost or self.notifications_dropped > 0
+
     def heartbeat(self, missing_since: float, now: float) -> Heartbeat:
         """Return the answer to a Report: it says what the client can be sure to have.
 
@@ -236,12 +244,12 @@ class ServerSession:
         since = min((one.since for one in self._flights.values()), default=missing_since)
         unsettled_s = now - min(since, missing_since)
         unsettled_ms = 1 + int(unsettled_s * 1000) if unsettled_s >= 0 else 0
-        return Heartbeat(unsettled_ms=unsettled_ms, lost=self.notifications_dropped > 0)
+        return Heartbeat(unsettled_ms=unsettled_ms, lost=self.lacks_something)
 
     def opened(self, address: Address, old: ServerSession | None) -> SessionOpened:
         """Return the event that the client is here; it may have had an old session."""
         # a program without an epoch has no memory: it has heard nothing of the old one
-        goes_on = old is not None and not old.notifications_dropped and self.init.epoch > 0
+        goes_on = old is not None and not old.lacks_something and self.init.epoch > 0
         return SessionOpened(self.client, self.init, address, self.credential, goes_on)
 
     def next_resend(self) -> float:

@@ -246,6 +246,12 @@ class ServerSessions:
         self._mark(session)
         return True
 
+    def note_lost(self, client: str) -> None:
+        """Have a client begin a new session, in which it asks for what it lacks."""
+        session = self._table.by_client.get(client)
+        if session is not None:
+            session.has_lost = True
+
     def check_notification(self, frame: bytes) -> None:
         """Raise WireError when a notification is too large for a datagram."""
         room = self._settings.datagram_limit - SEALED_OVERHEAD
