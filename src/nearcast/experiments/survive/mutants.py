@@ -14,6 +14,7 @@ from unittest.mock import patch
 
 import msgspec
 
+from nearcast.broker.actions import Copy
 from nearcast.broker.sequence_gate import Verdict
 from nearcast.experiments.survive import catching
 from nearcast.server.mesh_messages import MeshMessage
@@ -23,11 +24,13 @@ from nearcast.server.site_orders import Orders
 from nearcast.trust.credentials import ClientCredential, read_body
 from nearcast.trust.signed import Kind, read_signed
 from nearcast.wire.notification import Notification
+from nearcast.wire.publication import Origin
 
 __all__ = ["MUTANTS", "Mutant", "MutantReport", "run_mutants"]
 
 _SERVER, _BROKER, _WIRE = "nearcast.server.", "nearcast.broker.", "nearcast.wire."
 _SPOOL, _TRUST = "nearcast.spool.", "nearcast.trust."
+_DEATHS = ("cut_power", "kill", "switch_plan", "cut_power_while_writing", "fail_sync")
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +103,12 @@ def _ack_before_sync(self: Any, groups: Any) -> None:
     self._begin_round(self._sync_s())
 
 
+def _share_at_once(self: Any, topic: str, server: str) -> None:
+    own = (one for one in self.topics[topic].spool.view() if one.origin is Origin.DIRECT)
+    self._actions.copies.append(Copy(server, topic, tuple(own), is_bulk=True))
+    self._has_answers = True
+
+
 def _any_key(self: Any, data: bytes, _public_key: bytes, now_s: float) -> ClientCredential:
     credential = read_body(self.open(Kind.CLIENT, data), ClientCredential)
     return ClientCredential(*msgspec.structs.astuple(self._valid("client", "", credential, now_s)))
@@ -156,6 +165,12 @@ def _all_mutants() -> Iterable[Mutant]:
             f"{_SPOOL}log.SpoolLog._write_synced",
             _write_unsynced,
             partial(schedules, "cut_power"),
+        ),
+        Mutant(
+            "copied before the sync",
+            f"{_BROKER}broker.Broker.share",
+            _share_at_once,
+            partial(schedules, "fill_disk", *_DEATHS, seeds=range(10, 20)),
         ),
         Mutant(
             "dedupe not rebuilt after a restart",
