@@ -13,10 +13,11 @@ from msgspec import structs
 
 from nearcast.domain.json_files import write_json
 from nearcast.experiments.survive.proxies import TcpProxy, UdpProxy
-from nearcast.runtime.config import ManagerConfig
+from nearcast.runtime.config import ONE_ADDRESS, ManagerConfig
 from nearcast.runtime.config_files import load_config, write_config
 from nearcast.site.layout import MANAGER, SiteFolder, SiteSettings
 from nearcast.site.live_site import LiveSite, run_site
+from nearcast.wire.settings import WireSettings
 
 __all__ = ["EDGES", "PUBLISHERS", "SERVERS", "SUBSCRIBERS", "TOPICS", "LiveTrial", "open_trial"]
 
@@ -66,12 +67,14 @@ class LiveTrial:
 
 
 @asynccontextmanager
-async def open_trial(folder: Path, seed: int) -> AsyncIterator[LiveTrial]:
+async def open_trial(
+    folder: Path, seed: int, wire: WireSettings = ONE_ADDRESS
+) -> AsyncIterator[LiveTrial]:
     """Run a site whose clients and servers reach each other through proxies only."""
     scenario = folder / "scenario"
     trial = LiveTrial(_write_scenario(scenario, Random(seed)))
     settings = SiteSettings(plan=trial.plans[0], delay_factor=0.0, log_segment_s=1.0)
-    settings = replace(settings, wire=replace(settings.wire, report_interval_s=0.5))
+    settings = replace(settings, wire=replace(wire, report_interval_s=0.5))
     loop = asyncio.get_running_loop()
 
     def prepare(site: SiteFolder) -> None:
