@@ -233,10 +233,10 @@ def _all_mutants() -> Iterable[Mutant]:
             partial(schedules, "kill"),
         ),
         Mutant(
-            "processing without orders",
-            f"{_SERVER}introductions.Introductions.is_informed",
-            _yes,
-            partial(schedules, "cut_power", "cut_power_while_writing"),
+            "orders are not kept",
+            "nearcast.testing.simulated_server.SimulatedServer._save_orders",
+            _nothing,
+            partial(schedules, "kill", "switch_plan"),
         ),
         Mutant(
             "truncated segments are not noticed",
