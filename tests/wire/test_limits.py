@@ -55,6 +55,7 @@ def test_all_that_is_accepted_can_be_notified_and_sent(
         number,
         broker="b" * BROKER_ID_BYTES,
         offset=number,
+        previous=number,
     )
     frame = notify_frame(encode_notify(notify), time_field(number))
     room = datagram_limit - SEALED_OVERHEAD

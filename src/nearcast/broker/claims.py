@@ -103,7 +103,7 @@ class TopicClaims:
             if receiver and receiver not in others:
                 others = (*others, receiver)
             if not others:
-                self._gate.begin(publisher, publication.epoch).is_owned = True
+                self._gate.begin(publisher, publication.epoch).own()
                 return True
             claim = ownership.claim(publisher, version, others, now_s)
         claim.hold(publication, home)
@@ -200,7 +200,7 @@ class TopicClaims:
             if not claim.unheard:
                 del self.ownership.claims[publisher]
                 epoch = max(claim.held)[0] if claim.held else 0
-                self._gate.begin(publisher, epoch).is_owned = True
+                self._gate.begin(publisher, epoch).own()
                 actions.pauses_s.append(now_s - claim.since_s)
                 actions.taken_over += claim.given_up > 0
                 won.append(claim)

@@ -65,7 +65,12 @@ class Notification(msgspec.Struct, frozen=True):
 
 
 def notify_of(
-    cause: Publication, part: int, payload: bytes, broker: str, processed_us: int
+    cause: Publication,
+    part: int,
+    payload: bytes,
+    broker: str,
+    processed_us: int,
+    previous: int = 0,
 ) -> Notify:
     """Return what clients get because of a publication; `processed_us` 0: it is told again."""
     return Notify(
@@ -83,6 +88,7 @@ def notify_of(
         max(0, processed_us - cause.arrived_us),
         broker if cause.offset else "",
         cause.offset,
+        previous,
     )
 
 

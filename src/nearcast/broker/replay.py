@@ -9,7 +9,7 @@ from nearcast.broker.notices import notices_of
 from nearcast.broker.notifications import notify_of
 from nearcast.spool.changes import GENERATION
 from nearcast.wire.messages import Notify
-from nearcast.wire.publication import Publication
+from nearcast.wire.publication import Origin, Publication
 
 __all__ = ["Replay", "ReplayedNotification", "replay"]
 
@@ -47,16 +47,24 @@ def replay(
     """
     if since > through:
         since = 0
-    kept = [one for one in spool if 0 < one.offset <= through]
-    first = kept[0].offset if kept else through + 1
+    kept = [one for one in spool if one.offset <= through and one.origin is not Origin.ONCE]
+    first = next((one.offset for one in kept if one.offset), through + 1)
     missed = first % GENERATION - since % GENERATION - 1 if since < first else 0
-    told = [
-        ReplayedNotification(notify_of(one, notice.part, notice.payload, broker, 0), notice.clients)
-        for one in kept
-        if one.offset > since
-        for notice in notices_of(one)
-        if not client or _is_told(client, one, notice.clients)
-    ]
+    told = list[ReplayedNotification]()
+    last: dict[str, Publication] = {}
+    """Of each publisher, what all subscribers were told of: copies by another broker."""
+    for one in kept:
+        before, notices = last.get(one.publisher), notices_of(one)
+        previous = before.sequence if before is not None and before.epoch == one.epoch else 0
+        told += [
+            ReplayedNotification(
+                notify_of(one, notice.part, notice.payload, broker, 0, previous), notice.clients
+            )
+            for notice in notices
+            if one.offset > since and (not client or _is_told(client, one, notice.clients))
+        ]
+        if not one.offset or any(notice.clients is None for notice in notices):
+            last[one.publisher] = one
     return Replay(told, max(0, missed), through)
 
 

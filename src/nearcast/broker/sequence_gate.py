@@ -63,6 +63,7 @@ class Stream:
         "publisher",
         "sequence",
         "settled",
+        "told",
         "wants_ack",
     )
 
@@ -89,6 +90,12 @@ class Stream:
         """How far it is processed and spooled."""
         self.durable: Position | None = None
         """How far it was settled when the log was last synced."""
+        self.told = (epoch, sequence)
+        """Epoch and sequence that all subscribers were told of last, by whichever server."""
+
+    def own(self) -> None:
+        """Process it here from now on: others have told all that was taken before."""
+        self.is_owned, self.told = True, (self.epoch, self.sequence)
 
     @property
     def position(self) -> Position:

@@ -259,13 +259,27 @@ class Settlement:
                     known.append(Notice(part, one.payload, clients))
             if len(recipients.clients) > bool(left_out):
                 after_sync = self.settings.notify_after_sync and cause.origin is not _ONCE
-                notify = notify_of(cause, part, one.payload, server, processed_us)
+                previous = self._tell(cause) if type(one.audience) is AllSubscribers else 0
+                notify = notify_of(cause, part, one.payload, server, processed_us, previous)
                 told = OutgoingNotification(notify, recipients, left_out, after_sync)
                 (deferred if after_sync else actions).notifications.append(told)
         for cause, notices in listed.values():
             if cause.notices is AS_IT_IS:
                 notices.insert(0, Notice(0, cause.payload))
             cause.notices = encode_notices(notices)
+
+    def _tell(self, cause: Publication) -> int:
+        """Note that all subscribers are told of a publication; return which they heard before."""
+        if cause.origin is _ONCE:
+            return 0  # such are worth little when they come late: they wait for none
+        stream, before = self._gate.streams[cause.publisher], cause.sequence - 1
+        epoch, told = stream.told
+        if cause.epoch < epoch:
+            return before
+        if cause.epoch > epoch:
+            told = 0
+        stream.told = (cause.epoch, max(told, cause.sequence))
+        return min(told, before)
 
     def _keep(self, steps: Iterable[Step]) -> None:
         append = self._spool.append
@@ -287,6 +301,9 @@ class Settlement:
                 if origin is _DIRECT:
                     direct.append(step)
                 records.append(encode_entry(step))
+            else:  # others have told all up to here
+                stream = streams[step.publisher]
+                stream.told = max(stream.told, (step.epoch, step.sequence))
             publisher = step.publisher
             reached[publisher] = step
             streams[publisher].pending -= 1

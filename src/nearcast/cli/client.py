@@ -106,6 +106,7 @@ def publish(
     type=click.Path(path_type=Path),
     help="Go on where an earlier run with this file was; it is written meanwhile.",
 )
+@click.option("--unordered", is_flag=True, help="Print each at once: none waits for one before it.")
 @click.option("--count", type=click.IntRange(min=1), help="End after this many notifications.")
 @click.option(
     "--for",
@@ -119,6 +120,7 @@ def subscribe(
     credentials: Path,
     topics: tuple[str, ...],
     cursor_file: Path | None,
+    unordered: bool,
     count: int | None,
     duration_s: float | None,
     timeout_s: float,
@@ -134,7 +136,8 @@ def subscribe(
     from nearcast.sdk.failures import ClientError
 
     cursors = load_cursors(cursor_file) if cursor_file is not None else None
-    with _connect(credentials, timeout_s, cursors) as listener, _saving(listener, cursor_file):
+    connected = _connect(credentials, timeout_s, cursors, ordered=not unordered)
+    with connected as listener, _saving(listener, cursor_file):
         listener.inner.on_event(_tell_missed)
         for topic in topics:
             listener.subscribe(topic)
@@ -328,11 +331,15 @@ def enrol(
 
 
 def _connect(
-    credentials: Path, timeout_s: float, cursors: SavedCursors | None = None
+    credentials: Path,
+    timeout_s: float,
+    cursors: SavedCursors | None = None,
+    *,
+    ordered: bool = True,
 ) -> SyncClient:
     from nearcast.sdk.sync_client import SyncClient
 
-    return SyncClient.connect(credentials, timeout_s=timeout_s, cursors=cursors)
+    return SyncClient.connect(credentials, timeout_s=timeout_s, cursors=cursors, ordered=ordered)
 
 
 @contextmanager

@@ -28,6 +28,7 @@ _SHOWN = (
     "durable",
     "part",
     "is_copy",
+    "is_late",
     "publish_leg_ms",
     "processing_ms",
     "between_ms",

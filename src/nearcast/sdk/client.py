@@ -50,6 +50,8 @@ class Client:
         Notifications kept for `notifications`; the oldest ones are dropped and counted.
     cursors
         Of an earlier client: subscriptions go on where they were.
+    ordered
+        Whether a notification waits a little for those before it that are late.
     """
 
     def __init__(
@@ -59,8 +61,9 @@ class Client:
         timeout_s: float = 10.0,
         notification_limit: int = 10_000,
         cursors: SavedCursors | None = None,
+        ordered: bool = True,
     ) -> None:
-        self._driver = ClientDriver(credentials, os.urandom, cursors)
+        self._driver = ClientDriver(credentials, os.urandom, cursors, ordered=ordered)
         self.check_open = self._driver.check_open
         """Raises NotConnectedError with the reason, when the client has ended."""
         self._timeout_s = timeout_s
@@ -75,11 +78,12 @@ class Client:
         *,
         timeout_s: float = 10.0,
         cursors: SavedCursors | None = None,
+        ordered: bool = True,
     ) -> Self:
         """Return a client for ``async with``, which connects it and closes it at the end."""
         if not isinstance(credentials, Credentials):
             credentials = load_credentials(credentials)
-        return cls(credentials, timeout_s=timeout_s, cursors=cursors)
+        return cls(credentials, timeout_s=timeout_s, cursors=cursors, ordered=ordered)
 
     async def __aenter__(self) -> Self:
         self.start()

@@ -10,7 +10,7 @@ import json
 import logging
 from collections import defaultdict, deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any
 
@@ -92,9 +92,13 @@ class ClientDriver:
         credentials: Credentials,
         random_bytes: RandomBytes,
         cursors: SavedCursors | None = None,
+        *,
+        ordered: bool = True,
     ) -> None:
         self.credentials = credentials
         self._settings = credentials.settings()
+        if not ordered:
+            self._settings = replace(self._settings, order_wait_s=0.0)
         self.session = ClientSession(
             credentials.private_key,
             credentials.home,

@@ -70,12 +70,14 @@ class SyncClient:
         timeout_s: float = 10.0,
         notification_limit: int = 10_000,
         cursors: SavedCursors | None = None,
+        ordered: bool = True,
     ) -> None:
         self.inner = Client(
             credentials,
             timeout_s=timeout_s,
             notification_limit=notification_limit,
             cursors=cursors,
+            ordered=ordered,
         )
         """The client in the thread, for coroutines that `run` runs there."""
         self._loop = _new_loop()
@@ -96,11 +98,12 @@ class SyncClient:
         *,
         timeout_s: float = 10.0,
         cursors: SavedCursors | None = None,
+        ordered: bool = True,
     ) -> Self:
         """Return a connected client; use it in a ``with`` block or close it."""
         if not isinstance(credentials, Credentials):
             credentials = load_credentials(credentials)
-        return cls(credentials, timeout_s=timeout_s, cursors=cursors)
+        return cls(credentials, timeout_s=timeout_s, cursors=cursors, ordered=ordered)
 
     def __enter__(self) -> Self:
         return self

@@ -1,4 +1,4 @@
-"""What a client hears: its subscriptions, each notification once, and what it has missed."""
+"""What a client hears: its subscriptions, each notification once and in order, what it missed."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ from nearcast.trust.topic_pattern import check_pattern
 from nearcast.wire.client_context import ClientContext
 from nearcast.wire.codec import encode
 from nearcast.wire.cursors import Cursors, SavedCursors
+from nearcast.wire.delivery_order import DeliveryOrder
 from nearcast.wire.framing import check_fits
 from nearcast.wire.inbox import Inbox
 from nearcast.wire.messages import Confirm, Gap, Subscribe
+from nearcast.wire.notification import Notification
 from nearcast.wire.subscriptions import Subscriptions
 
 __all__ = ["ClientHearing"]
@@ -22,6 +24,7 @@ class ClientHearing:
         self._context = context
         self.inbox = Inbox()
         self.cursors = Cursors(context.settings, cursors)
+        self.order = DeliveryOrder(context.settings.order_wait_s, self._deliver)
         self._subscriptions = Subscriptions(context.settings)
 
     def want(self, topic: str, subscribed: bool) -> None:
@@ -34,6 +37,7 @@ class ClientHearing:
         self._subscriptions.want(topic, subscribed)
         if not subscribed:
             self.cursors.ended(topic)
+            self.order.forget(topic)
 
     def restart(self) -> None:
         """Ask for everything again: the session is a new one."""
@@ -61,6 +65,18 @@ class ClientHearing:
         """Return the frames of what is to be asked now."""
         asked = (*self._subscriptions.due(now, self.cursors.resumes), *self.cursors.due(now))
         return [encode(request) for request in asked]
+
+    def release(self, now: float) -> None:
+        """Deliver what need not wait any more."""
+        if self.cursors.released:
+            released, self.cursors.released = self.cursors.released, []
+            for one in released:
+                self.order.put(one, now)
+        if self.order.due <= now:
+            self.order.expire(now)
+
+    def _deliver(self, notification: Notification) -> None:
+        self._context.events.append(notification)
 
     def next_due(self) -> float:
         """Return when there is something to ask, or to release, at the latest."""

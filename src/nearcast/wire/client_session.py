@@ -205,6 +205,7 @@ class ClientSession:
 
     def close(self) -> None:
         """End the session and all attempts; unacknowledged publications stay here."""
+        self._hearing.order.release_all()
         self._visits.close(CloseReason.DONE)
         self._home.say_close(CloseReason.DONE)
         self._home.abandon()
@@ -254,7 +255,8 @@ class ClientSession:
         self, connection: ClientConnection, link: ClientLink, data: bytes, now: float
     ) -> None:
         has_notifications = False
-        inbox, cursors = self._hearing.inbox, self._hearing.cursors
+        hearing = self._hearing
+        inbox, cursors, order = hearing.inbox, hearing.cursors, hearing.order
         arrived_us = round(now * 1e6)
         for message in decode_for_client(link.open(data, now)):
             if isinstance(message, tuple):
@@ -263,7 +265,7 @@ class ClientSession:
                 if notification is not None and (
                     not notification.offset or cursors.note(notification, now)
                 ):
-                    self._context.events.append(notification)
+                    order.put(notification, now)
                 continue
             self._due = _AT_ONCE
             try:
@@ -330,7 +332,7 @@ class ClientSession:
 
     def poll(self, now: float) -> list[SendDatagram | ClientEvent]:
         """Return all that follows from the last calls and from the time."""
-        context, home, cursors = self._context, self._home, self._hearing.cursors
+        context, home = self._context, self._home
         if now >= self._due:
             if home.watch(now):
                 context.events.append(Disconnected(self.home, CloseReason.SILENT))
@@ -338,20 +340,18 @@ class ClientSession:
             if home.link is not None:
                 home.send(now, self._hearing.requests(now))
             self._visits.poll(now)
-            cursors.expire(now)
+            self._hearing.cursors.expire(now)
             self._due = self._next_due()
-        if cursors.released:
-            released, cursors.released = cursors.released, []
-            context.events += released
+        self._hearing.release(now)
         outgoing, context.outgoing = context.outgoing, []
         events, context.events = context.events, []
         return [*outgoing, *events] if outgoing else [*events]
 
     def next_wakeup(self) -> float:
         """Return when to poll again at the latest; infinity when only datagrams matter."""
-        context = self._context
-        has_more = context.outgoing or context.events or self._hearing.cursors.released
-        return _AT_ONCE if has_more else self._due
+        context, hearing = self._context, self._hearing
+        has_more = context.outgoing or context.events or hearing.cursors.released
+        return _AT_ONCE if has_more else min(self._due, hearing.order.due)
 
     def _next_due(self) -> float:
         due = min(self._home.next_due(), self._visits.next_due())

@@ -112,6 +112,7 @@ def encode_notify(notify: Notify) -> bytes:
             processing_us=notify.processing_us,
             broker=notify.broker,
             offset=notify.offset,
+            previous=notify.previous,
         ).SerializeToString()
     except (ValueError, TypeError) as error:
         raise WireError(f"Notify: {error}") from None

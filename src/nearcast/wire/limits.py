@@ -28,7 +28,7 @@ _NOTIFY_BYTES = (
     + 1 + 3  # tag and length of the payload
     + 5 * _NUMBER  # times
     + _TEXT + BROKER_ID_BYTES
-    + _NUMBER  # offset
+    + 2 * _NUMBER  # offset, previous
 )  # fmt: skip
 """Most bytes of a Notify frame beside its topic, publisher and payload."""
 

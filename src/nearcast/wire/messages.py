@@ -202,9 +202,11 @@ class Notify(msgspec.Struct, frozen=True, gc=False):
     processing_us: int = 0
     broker: str = ""
     offset: int = 0
+    previous: int = 0
+    """The last sequence before that all subscribers were told of; 0: nobody knows."""
 
 
-NotifyFields = tuple[str, str, int, int, bool, int, bytes, int, int, int, int, int, str, int]
+NotifyFields = tuple[str, str, int, int, bool, int, bytes, int, int, int, int, int, str, int, int]
 """The fields of a Notify in their order, for who makes another object of them."""
 
 

@@ -36,10 +36,14 @@ class Notification(msgspec.Struct, frozen=True, gc=False):
     """The server that processed the publication; empty when that was not durable."""
     offset: int = 0
     """Its number there: rises with the publications of the topic that the broker processed."""
+    previous: int = 0
+    """The last sequence before that all subscribers were told of; 0: nobody knows."""
     arrived_us: int = 0
     """When it arrived here, by the clock of this process."""
     is_copy: bool = False
     """It was sent before and is too old to know whether it was delivered."""
+    is_late: bool = False
+    """A later one of its publisher and topic was delivered before."""
 
     @property
     def text(self) -> str:

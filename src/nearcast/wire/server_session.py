@@ -256,13 +256,19 @@ class ServerSession:
         """Return when the next notification is due again."""
         return min((flight.due for flight in self._flights.values()), default=float("inf"))
 
-    def resend(self, now: float) -> list[Datagram]:
-        """Return the datagrams that repeat what nobody confirmed in time."""
+    def resend(self, now: float, *, moved: bool = False) -> list[Datagram]:
+        """Return the datagrams that repeat what nobody confirmed in time.
+
+        All that is unconfirmed, when the client has moved: it is on its way to the old address.
+        """
         sent: list[Datagram] = []
+        settings = self._settings
         for counter, flight in list(self._flights.items()):
-            if flight.due <= now and self.address is not None and not self.channel.is_exhausted:
+            is_due = moved or flight.due <= now
+            if is_due and self.address is not None and not self.channel.is_exhausted:
                 del self._flights[counter]
-                wait_s = next_wait_s(flight.wait_s, self._settings.longest_retry_s)
+                before_s = 0.0 if moved else flight.wait_s
+                wait_s = next_wait_s(before_s, settings.longest_retry_s, settings.first_retry_s)
                 copies = [mark_copy(frame) for frame in flight.frames]
                 again = Flight(flight.frames, now + wait_s, wait_s, flight.since)
                 self.send([Packet(b"".join(copies), again)], sent)
@@ -297,8 +303,13 @@ class ServerSession:
         candidate.asked_at = now
         return SendDatagram(address, data)
 
-    def on_answer(self, address: Address, token: bytes) -> None:
-        """Move to the new address once it has returned its token."""
+    def on_answer(self, address: Address, token: bytes, now: float) -> list[Datagram]:
+        """Move to the new address once it has returned its token.
+
+        Returns what was sent to the old one, again: it comes before what is new.
+        """
         candidate = self._candidate
-        if candidate is not None and (candidate.address, candidate.token) == (address, token):
-            self.address, self._candidate = address, None
+        if candidate is None or (candidate.address, candidate.token) != (address, token):
+            return []
+        self.address, self._candidate = address, None
+        return self.resend(now, moved=True)

@@ -190,7 +190,7 @@ class ServerSessions:
                     session, session.redirect or session.heartbeat(self.unsettled_since, now)
                 )
             case Heartbeat(answer=True):
-                session.on_answer(address, message.token)
+                self._outgoing += session.on_answer(address, message.token, now)
                 self._mark(session)  # what waited for a proved address
             case Heartbeat(token=token) if len(token) <= TOKEN_BYTES:
                 if token:

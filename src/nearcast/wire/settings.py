@@ -81,6 +81,8 @@ class WireSettings:
     """Datagrams of unconfirmed notifications that a server keeps per session."""
     receipt_delay_s: float = 0.06
     """How long a client gathers notifications before it confirms them."""
+    order_wait_s: float = 0.5
+    """How long a notification waits at a client for those before it; 0: not at all."""
 
     messages_per_s: float = 1_000.0
     """Most publications and other messages of a client, unless its rights say otherwise."""

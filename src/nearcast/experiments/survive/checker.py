@@ -99,7 +99,8 @@ def _check_spools(trial: TrialSite, found: Findings) -> set[str]:
 def _check_hearer(
     trial: TrialSite, name: str, by_payload: dict[str, TrialMessage], found: Findings
 ) -> None:
-    heard = [one.payload.decode() for one in trial.site.clients[name].notified]
+    notified = trial.site.clients[name].notified
+    heard = [one.payload.decode() for one in notified]
     found.heard += len(heard)
     for payload, count in Counter(heard).items():
         if payload not in by_payload:
@@ -107,11 +108,12 @@ def _check_hearer(
         if count > 1:
             found.add("heard_twice", f"{name}: {payload}, {count} times")
     last: dict[tuple[str, str], int] = {}
-    for payload in heard:
+    for one, payload in zip(notified, heard, strict=True):
         topic, publisher, number = payload.split()
-        if trial.is_in_order and int(number) < last.get((topic, publisher), -1):
+        if int(number) > last.get((topic, publisher), -1):
+            last[topic, publisher] = int(number)
+        elif trial.is_in_order or not one.is_late:
             found.add("heard_out_of_order", f"{name}: {payload}")
-        last[topic, publisher] = int(number)
     missed = {
         one.payload for one in trial.messages if one.acknowledged and name in one.hearers
     }.difference(heard)

@@ -143,7 +143,7 @@ class Confirm(_message.Message):
     def __init__(self, request: _Optional[int] = ..., accepted: _Optional[bool] = ..., reason: _Optional[str] = ..., starts: _Optional[int] = ...) -> None: ...
 
 class Notify(_message.Message):
-    __slots__ = ("topic", "publisher", "epoch", "sequence", "durable", "part", "payload", "published_us", "received_us", "processed_us", "notified_us", "processing_us", "broker", "offset")
+    __slots__ = ("topic", "publisher", "epoch", "sequence", "durable", "part", "payload", "published_us", "received_us", "processed_us", "notified_us", "processing_us", "broker", "offset", "previous")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     PUBLISHER_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
@@ -158,6 +158,7 @@ class Notify(_message.Message):
     PROCESSING_US_FIELD_NUMBER: _ClassVar[int]
     BROKER_FIELD_NUMBER: _ClassVar[int]
     OFFSET_FIELD_NUMBER: _ClassVar[int]
+    PREVIOUS_FIELD_NUMBER: _ClassVar[int]
     topic: str
     publisher: str
     epoch: int
@@ -172,7 +173,8 @@ class Notify(_message.Message):
     processing_us: int
     broker: str
     offset: int
-    def __init__(self, topic: _Optional[str] = ..., publisher: _Optional[str] = ..., epoch: _Optional[int] = ..., sequence: _Optional[int] = ..., durable: _Optional[bool] = ..., part: _Optional[int] = ..., payload: _Optional[bytes] = ..., published_us: _Optional[int] = ..., received_us: _Optional[int] = ..., processed_us: _Optional[int] = ..., notified_us: _Optional[int] = ..., processing_us: _Optional[int] = ..., broker: _Optional[str] = ..., offset: _Optional[int] = ...) -> None: ...
+    previous: int
+    def __init__(self, topic: _Optional[str] = ..., publisher: _Optional[str] = ..., epoch: _Optional[int] = ..., sequence: _Optional[int] = ..., durable: _Optional[bool] = ..., part: _Optional[int] = ..., payload: _Optional[bytes] = ..., published_us: _Optional[int] = ..., received_us: _Optional[int] = ..., processed_us: _Optional[int] = ..., notified_us: _Optional[int] = ..., processing_us: _Optional[int] = ..., broker: _Optional[str] = ..., offset: _Optional[int] = ..., previous: _Optional[int] = ...) -> None: ...
 
 class Received(_message.Message):
     __slots__ = ("highest", "bitmap", "all_below")
