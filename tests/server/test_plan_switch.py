@@ -7,7 +7,10 @@ from functools import partial
 
 import pytest
 
+from nearcast.server.site_orders import ClientOrder, Orders, TopicOrder
 from nearcast.testing.simulated_network import Network
+from nearcast.testing.simulated_site import SimulatedSite
+from nearcast.wire.noise import public_key
 from nearcast.wire.publication import Origin
 from server.site_making import QUICK, Identity, RandomSite
 
@@ -121,3 +124,26 @@ def test_homes_take_delegated_streams_over_while_the_cloud_server_is_away(seed: 
     assert {server for server, *_ in made.site.processed[before:]} == {"cloud"}
     assert effects(made) == Counter(made.published)
     assert made.heard() == made.expected()
+
+
+def test_a_stream_comes_from_a_server_whose_orders_do_not_name_its_topic() -> None:
+    site = SimulatedSite(1)
+    site.add_server("e0")
+    site.add_server("e1")
+    person = site.add_client("p", "e1")
+    servers, key = site.server_orders(), public_key(person.key)
+    site.obey(Orders(1, 1, "", servers, (), (ClientOrder("p", key, "e1", {}),)))
+    site.connect([person])
+    site.run(2.0)
+    person.publish("t", b"1")  # e1 manages the topic from now on, and nobody else does
+    site.run(2.0)
+    moved = ClientOrder("p", key, "e0", {"t": "e0"})
+    topic = TopicOrder("t", 100, ("e0",), version=2)
+    site.servers["e0"].obey(Orders(2, 2, "", servers, (topic,), (moved,)))
+    site.servers["e1"].obey(Orders(2, 2, "", servers, (), (), moved={"p": "e0"}))
+    site.run(5.0)
+    person.publish("t", b"2")
+    site.run(10.0)
+    assert person.session.unacknowledged == 0
+    assert site.servers["e0"].counts["streams_claimed"] == 1
+    assert site.servers["e1"].counts["mesh_refused"] == 0

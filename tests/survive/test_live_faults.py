@@ -22,8 +22,7 @@ def test_60_kills_20_pauses_15_cuts_and_30_switches_lose_nothing(tmp_path: Path)
         f"{report.acknowledged} acknowledged, {report.spooled} of them in the spools, "
         f"{report.logged} in the event log, {report.heard} notifications"
     )
-    # a server that takes longer than `takeover_s` to restart is given up, as documented
-    assert not [one for one in report.violations if "processed twice" not in one]
+    assert not report.violations
     assert report.faults == {"kills": 60, "pauses": 20, "cuts": 15, "switches": 30}
     assert report.spooled == report.acknowledged >= 50_000
     assert report.logged > 0.9 * report.acknowledged

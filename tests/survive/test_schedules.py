@@ -41,6 +41,13 @@ def test_without_losses_subscribers_hear_everything_once_and_in_order(kind: str)
         assert not run_schedule(seed, [kind]).findings.violations
 
 
+def test_without_takeovers_nothing_is_processed_twice_and_nothing_waits_for_ever() -> None:
+    kinds = ["switch_plan", "switch_plan", "kill", "kill_manager", "cut", "cut_one_way", "pause"]
+    for seed in range(100, 140):
+        found = run_schedule(seed, [*kinds, "cut_power"], takeover_s=1e6).findings.violations
+        assert not [one for one in found if one.kind != "missed"], f"seed {seed}"
+
+
 def test_a_seed_gives_the_same_schedule_again() -> None:
     first, again = (run_schedule(7) for _ in range(2))
     assert first == again

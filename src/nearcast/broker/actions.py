@@ -15,7 +15,19 @@ from nearcast.broker.state_transfer import Offer
 from nearcast.spool.changes import Group, Position
 from nearcast.wire.publication import Publication
 
-__all__ = ["Ack", "Actions", "Ask", "Copy", "CopyAck", "Deny", "Nack", "Refusal", "Taken", "Yield"]
+__all__ = [
+    "Ack",
+    "Actions",
+    "Ask",
+    "Copy",
+    "CopyAck",
+    "Deny",
+    "Nack",
+    "Refusal",
+    "Taken",
+    "TakenOver",
+    "Yield",
+]
 
 
 class Ack(NamedTuple):
@@ -117,6 +129,15 @@ class Deny(NamedTuple):
     """The stronger claim."""
 
 
+class TakenOver(NamedTuple):
+    """A stream that is owned from now on, though servers that may have it did not answer."""
+
+    topic: str
+    publisher: str
+    given_up: tuple[str, ...]
+    """Those servers."""
+
+
 class Actions(msgspec.Struct):
     """What is to be done now; nothing in it has to wait for the rest."""
 
@@ -133,8 +154,8 @@ class Actions(msgspec.Struct):
     """How long the streams that are owned from now on have waited for that."""
     states_not_merged: int = 0
     """States of other brokers that the topic's processor could not go on from."""
-    taken_over: int = 0
-    """Those of them that were taken from a server which is away."""
+    taken_over: list[TakenOver] = msgspec.field(default_factory=list)
+    """Those of them that were taken from servers which are away."""
     nacks: list[Nack] = msgspec.field(default_factory=list)
     refusals: list[Refusal] = msgspec.field(default_factory=list)
     busy: list[tuple[Publication, str | None]] = msgspec.field(default_factory=list)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable
 
-from nearcast.broker.actions import Actions, Ask, Deny, Taken, Yield
+from nearcast.broker.actions import Actions, Ask, Deny, Taken, TakenOver, Yield
 from nearcast.broker.ownership import NOBODY, Ownership, StreamClaim, Token
 from nearcast.broker.sequence_gate import SequenceGate
 from nearcast.broker.state_transfer import SETTLED, Offer, StateTransfer, offered_to, taken_from
@@ -80,6 +80,11 @@ class TopicClaims:
     def are_moved(self) -> bool:
         """Whether claims may be won by now."""
         return bool(self._moved)
+
+    def owns(self, publisher: str) -> bool:
+        """Tell whether a publisher's messages are processed here."""
+        stream = self._gate.streams.get(publisher)
+        return stream is not None and stream.is_owned
 
     # Claims made here
 
@@ -202,7 +207,9 @@ class TopicClaims:
                 epoch = max(claim.held)[0] if claim.held else 0
                 self._gate.begin(publisher, epoch).own()
                 actions.pauses_s.append(now_s - claim.since_s)
-                actions.taken_over += claim.given_up > 0
+                if claim.given_up:
+                    lost = TakenOver(self._topic, publisher, claim.given_up)
+                    actions.taken_over.append(lost)
                 won.append(claim)
         return won, lacking
 

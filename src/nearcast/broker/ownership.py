@@ -50,7 +50,7 @@ class StreamClaim(msgspec.Struct):
     """Servers that have not yielded, or have had more than this broker has by now: how far."""
     held: dict[tuple[int, int], tuple[Publication, str | None]] = {}
     """Messages that wait, by epoch and sequence, each with the server that forwarded it."""
-    given_up: int = 0
+    given_up: tuple[str, ...] = ()
     """Servers that are away: the claim goes on without them."""
 
     def hold(self, publication: Publication, home: str | None) -> None:
@@ -169,5 +169,5 @@ class Ownership:
         for publisher in moved:
             claim = self.claims[publisher]
             del claim.unheard[server]
-            claim.given_up += 1
+            claim.given_up += (server,)
         return moved

@@ -120,6 +120,8 @@ class LimitsConfig(_Section, frozen=True):
     """Publishers that sent nothing for longer are forgotten where there are many."""
     streams: Count = 100_000
     """Pairs of topic and publisher among its clients whose server is remembered."""
+    takeover_s: Positive = 3.0
+    """How long another server takes nothing before its streams are processed without it."""
 
 
 class SpoolConfig(_Section, frozen=True):

@@ -223,6 +223,7 @@ class LiveServer:
             topic_idle_s=config.limits.topic_idle_s,
             stream_limit=config.limits.publishers_per_topic,
             stream_idle_s=config.limits.publisher_idle_s,
+            takeover_s=config.limits.takeover_s,
         )
         access = None
         if self._key is not None:

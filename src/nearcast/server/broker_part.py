@@ -71,7 +71,7 @@ class BrokerPart:
         )
         self.topics = TopicRegistry(settings, self.broker, recovered, self._refuse_topic)
         self.early_copies = EarlyCopies(effects)
-        self.claims = Claims(peers, self.broker, self.topics.is_past, settings.takeover_s)
+        self.claims = Claims(peers, self.broker, self.topics, settings.takeover_s)
         self._expiry = TopicExpiry(
             self.broker,
             lambda topic: self.topics.is_ordered(topic) or bool(directory.subscribers(topic)),
@@ -188,7 +188,7 @@ class BrokerPart:
             out.pauses_s += actions.pauses_s
             effects.pauses_s.extend(actions.pauses_s)
             counts["streams_claimed"] += len(actions.pauses_s)
-            counts["streams_taken_over"] += actions.taken_over
+            effects.note_taken_over(actions.taken_over)
         if actions.duplicates:
             counts["duplicates"] += actions.duplicates
         for refusal in actions.refusals:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 from nearcast.broker.actions import Ask, Deny, Taken, Yield
 from nearcast.broker.broker import Broker
 from nearcast.errors import WireError
 from nearcast.server.broker_messages import Claim, Denied, StateTaken, Yielded
 from nearcast.server.peers import Peers
+from nearcast.server.topic_registry import TopicRegistry
 
 __all__ = ["Claims"]
 
@@ -23,8 +24,8 @@ class Claims:
 
     Parameters
     ----------
-    is_past
-        Tells whether other servers were ordered to manage a topic that is here.
+    topics
+        Those that are here, and who else manages them: a server that claims streams does.
     takeover_s
         How long a server takes nothing before a claim goes on without it.
     """
@@ -33,11 +34,11 @@ class Claims:
         self,
         peers: Peers,
         broker: Broker,
-        is_past: Callable[[str], bool],
+        topics: TopicRegistry,
         takeover_s: float,
     ) -> None:
         self._peers, self._broker, self._takeover_s = peers, broker, takeover_s
-        self._is_past = is_past
+        self._topics = topics
         self._repeat_at = _NEVER
         peers.on(Claim, self._on_claim)
         peers.on(Yielded, self._on_yielded)
@@ -83,7 +84,9 @@ class Claims:
             raise WireError(f"a claim of {token.server!r} came from {server!r}")
         if not (0 <= token.version < _LARGEST and 0 <= token.counter < _LARGEST):
             raise WireError("Claim: a number is out of range")
-        whole = claim.whole or self._is_past(claim.topic)
+        if not self._topics.is_broker(server, claim.topic):  # the orders here need not name it
+            self._topics.on_manages(server, claim.topic, past=False)
+        whole = claim.whole or self._topics.is_past(claim.topic)
         self._broker.on_claim(claim.topic, claim.publishers, token, whole=whole)
 
     def _on_yielded(self, server: str, yielded: Yielded, _now: float) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter, deque
+from collections.abc import Iterable
 
+from nearcast.broker.actions import TakenOver
 from nearcast.server.outputs import Incident, Outputs
 
 __all__ = ["Effects"]
@@ -26,6 +28,17 @@ class Effects:
     def incident(self, event: str, **fields: object) -> None:
         """Put something into the server's own log."""
         self.out.incidents.append(Incident(event, fields))
+
+    def note_taken_over(self, streams: Iterable[TakenOver]) -> None:
+        """Count streams that servers which are away may own too, and log them by topic."""
+        by_topic: dict[tuple[str, tuple[str, ...]], list[str]] = {}
+        for topic, publisher, given_up in streams:
+            self.counts["streams_taken_over"] += 1
+            by_topic.setdefault((topic, given_up), []).append(publisher)
+        for (topic, given_up), publishers in by_topic.items():
+            self.incident(
+                "streams_taken_over", topic=topic, given_up=given_up, publishers=publishers
+            )
 
     def take_pauses(self) -> tuple[float, ...]:
         """Return how long streams waited, since the last call."""

@@ -80,6 +80,8 @@ class SiteSettings:
     segment_mb: float = 4.0
     """Small: many servers share this machine's disk."""
     log_segment_s: float = 10.0
+    takeover_s: float = LimitsConfig().takeover_s
+    """How long a server takes nothing before its streams are processed without it."""
     wire: WireSettings = ONE_ADDRESS
     processors: ProcessorsConfig = field(default_factory=ProcessorsConfig)
 
@@ -290,10 +292,10 @@ def _write_configs(
                 clients=ClientsConfig(place.port, _HOST) if is_edge else None,
                 http=HttpConfig(place.http_port),
                 limits=LimitsConfig(
-                    _limit(scenario.servers.storage[own]), _limit(scenario.servers.compute[own])
-                )
-                if is_edge
-                else LimitsConfig(),
+                    _limit(scenario.servers.storage[own]) if is_edge else None,
+                    _limit(scenario.servers.compute[own]) if is_edge else None,
+                    takeover_s=options.takeover_s,
+                ),
                 spool=SpoolConfig(options.segment_mb),
                 log=LogConfig(site.event_log, options.log_segment_s),
                 wire=options.wire,

@@ -60,6 +60,8 @@ class SimulatedServer:
         """What it wrote into the event log."""
         self.notifications: list[Row] = []
         self.incidents: list[Incident] = []
+        self.incident_times: list[float] = []
+        """When each of them happened."""
         self.damages: list[Damage] = []
         """What its spool reported as damaged, over all starts."""
         self.losses: list[str] = []
@@ -219,6 +221,8 @@ class SimulatedServer:
 
     def do(self, out: Outputs) -> None:
         """Carry out what the server wants, unless it crashes meanwhile."""
+        self.incidents += out.incidents
+        self.incident_times += [self._site.now] * len(out.incidents)
         for step in self._steps(out):
             if self._crash_in is not None:
                 self._crash_in -= 1
@@ -227,7 +231,6 @@ class SimulatedServer:
                     return
             self.steps += 1
             step()
-        self.incidents += out.incidents
         self.wake()
 
     def _steps(self, out: Outputs) -> Iterator[Callable[[], None]]:

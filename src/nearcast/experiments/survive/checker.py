@@ -30,7 +30,8 @@ class Findings:
     recovered: int = 0
     """Took effect although they were never acknowledged."""
     taken_over: int = 0
-    """Processed twice because their owner was given up: see the promise about takeovers."""
+    """Processed twice because they were in doubt when their owner was given up: it may have had
+    them, and their publisher had not heard so."""
     heard: int = 0
     violations: list[Violation] = field(default_factory=list)
 
@@ -46,12 +47,10 @@ def check(trial: TrialSite) -> Findings:
     by_payload = {one.payload: one for one in trial.messages}
     effects = _effects(trial)
     spooled = _check_spools(trial, found)
-    servers = trial.site.servers.values()
-    takeovers = sum(one.counts["streams_taken_over"] for one in servers)
     for payload, count in effects.items():
         if payload not in by_payload:
             found.add("unexpected", payload)
-        elif count > 1 and takeovers:
+        elif count > 1 and any(one.leaves_in_doubt(by_payload[payload]) for one in trial.takeovers):
             found.taken_over += 1
         elif count > 1:
             found.add("processed_twice", f"{payload}, {count} times")

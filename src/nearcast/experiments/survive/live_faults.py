@@ -38,6 +38,8 @@ class LiveCounts:
     switches: int = 30
     """Each but every third is followed by the kill of a server."""
     acknowledged: int = 50_000
+    takeover_s: float = 60.0
+    """Longer than any fault: no server is given up, so nothing may be processed twice."""
 
 
 @dataclass(slots=True)
@@ -59,7 +61,7 @@ async def run_live(
 ) -> LiveReport:
     """Run a site in a folder, break it, and check each acknowledged message."""
     report, rng = LiveReport(), Random(seed)
-    async with open_trial(folder, seed) as trial:
+    async with open_trial(folder, seed, takeover_s=counts.takeover_s) as trial:
         credentials = await asyncio.to_thread(trial.live.enrol_clients)
         async with run_load(credentials) as load:
             for fault in _schedule(counts, rng):

@@ -29,6 +29,7 @@ TOPICS = ("road", "air")
 _HOST = "127.0.0.1"
 _PLANS = 5
 _SPOOL = 1_000_000
+_TAKEOVER_S = SiteSettings().takeover_s
 
 
 @dataclass(slots=True)
@@ -68,12 +69,17 @@ class LiveTrial:
 
 @asynccontextmanager
 async def open_trial(
-    folder: Path, seed: int, wire: WireSettings = ONE_ADDRESS
+    folder: Path,
+    seed: int,
+    wire: WireSettings = ONE_ADDRESS,
+    takeover_s: float = _TAKEOVER_S,
 ) -> AsyncIterator[LiveTrial]:
     """Run a site whose clients and servers reach each other through proxies only."""
     scenario = folder / "scenario"
     trial = LiveTrial(_write_scenario(scenario, Random(seed)))
-    settings = SiteSettings(plan=trial.plans[0], delay_factor=0.0, log_segment_s=1.0)
+    settings = SiteSettings(
+        plan=trial.plans[0], delay_factor=0.0, log_segment_s=1.0, takeover_s=takeover_s
+    )
     settings = replace(settings, wire=replace(wire, report_interval_s=0.5))
     loop = asyncio.get_running_loop()
 

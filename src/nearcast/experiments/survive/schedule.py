@@ -28,7 +28,12 @@ class Schedule:
 
 
 def run_schedule(
-    seed: int, kinds: Sequence[str] = tuple(FAULTS), *, faults: int = 6, messages: int = 4
+    seed: int,
+    kinds: Sequence[str] = tuple(FAULTS),
+    *,
+    faults: int = 6,
+    messages: int = 4,
+    takeover_s: float = 3.0,
 ) -> Schedule:
     """Run the schedule of a seed: the same seed gives the same one.
 
@@ -40,6 +45,8 @@ def run_schedule(
         How many.
     messages
         Published around each fault.
+    takeover_s
+        How long a server is away before others go on without it.
     """
     trial = TrialSite(
         seed,
@@ -50,6 +57,7 @@ def run_schedule(
         spool=1_000 if seed % 5 else 6,
         notify_after_sync=seed % 2 == 0,
         is_in_order=not set(kinds) - LOSSLESS,
+        takeover_s=takeover_s,
     )
     trial.start()
     injected = Faults(trial)

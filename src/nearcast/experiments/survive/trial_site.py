@@ -21,7 +21,7 @@ from nearcast.testing.simulated_site import SimulatedSite
 from nearcast.wire.actions import Acknowledged, Confirmed
 from nearcast.wire.settings import WireSettings
 
-__all__ = ["TrialMessage", "TrialSite"]
+__all__ = ["Takeover", "TrialMessage", "TrialSite"]
 
 CLOUD = "cloud"
 _WIRE = WireSettings(report_interval_s=1.0)
@@ -39,7 +39,34 @@ class TrialMessage:
     """Of its publisher's program."""
     hearers: tuple[str, ...]
     """Clients that had a confirmed subscription when it was published."""
-    acknowledged: bool = False
+    published_s: float
+    acknowledged_s: float | None = None
+
+    @property
+    def acknowledged(self) -> bool:
+        """Whether its publisher heard that it is safe."""
+        return self.acknowledged_s is not None
+
+
+@dataclass(slots=True)
+class Takeover:
+    """A stream that a server went on with, though others that may own it did not answer."""
+
+    topic: str
+    publisher: str
+    since_s: float
+    owners: dict[str, int]
+    """Servers that did not answer and may still take messages, by their incarnations."""
+    until_s: float
+    """When the last of them was still seen to do so."""
+
+    def leaves_in_doubt(self, message: TrialMessage) -> bool:
+        """Tell whether a message may have had its effect at the lost owner unheard."""
+        return (
+            (message.topic, message.publisher) == (self.topic, self.publisher)
+            and message.published_s <= self.until_s
+            and (message.acknowledged_s is None or message.acknowledged_s >= self.since_s)
+        )
 
 
 @dataclass
@@ -55,6 +82,8 @@ class TrialSite:
     notify_after_sync: bool = False
     is_in_order: bool = False
     """Whether its network neither loses nor overtakes: subscribers must hear in order then."""
+    takeover_s: float = 3.0
+    """See `ServerSettings`."""
     homes: tuple[str, ...] = ()
     """Edges that plans choose homes from; empty: all."""
     targets: tuple[str, ...] = ()
@@ -69,7 +98,7 @@ class TrialSite:
             else Network(loss=self.rng.choice((0.0, 0.1)), duplication=0.05, jitter_s=0.005)
         )
         site = self.site = SimulatedSite(self.seed, network, _WIRE)
-        site.segment_bytes = 1 << 13
+        site.segment_bytes, site.takeover_s = 1 << 13, self.takeover_s
         site.inline_processors |= {COUNTING}
         site.allowed_processors |= {COUNTING}
         self.edge_names = [f"e{number}" for number in range(self.edges)]
@@ -81,7 +110,8 @@ class TrialSite:
         self.subscriber_names = [f"s{number}" for number in range(self.subscribers)]
         self.lives = dict.fromkeys(self.publisher_names, 0)
         self._read: dict[str, int] = {}
-        """Events of each client that were looked at."""
+        """Events of each client and incidents of each server that were looked at."""
+        self.takeovers: list[Takeover] = []
         self._confirmed: set[tuple[str, str]] = set()
         for name in (*self.publisher_names, *self.subscriber_names):
             site.add_client(name, self.rng.choice(self.homes or self.edge_names))
@@ -149,7 +179,9 @@ class TrialSite:
         hearers = tuple(one for one, subscribed in self._confirmed if subscribed == topic)
         sequence = client.publish(topic, payload.encode())
         life = self.lives[name]
-        self.messages.append(TrialMessage(topic, name, sequence, payload, life, hearers))
+        now = self.site.now
+        self.messages.append(TrialMessage(topic, name, sequence, payload, life, hearers, now))
+        self._look_at_takeovers()
 
     def publish_some(self, count: int, seconds: float) -> None:
         """Publish while time passes."""
@@ -159,25 +191,54 @@ class TrialSite:
         self.look()
 
     def look(self) -> None:
-        """Take note of acknowledgements and confirmations."""
+        """Take note of acknowledgements, confirmations and takeovers."""
+        self._look_at_takeovers()
         for name, client in self.site.clients.items():
             new = client.events[self._read.get(name, 0) :]
             self._read[name] = len(client.events)
-            for _, event in new:
+            for at_s, event in new:
                 if isinstance(event, Acknowledged):
-                    self._note_acknowledged(name, event)
+                    self._note_acknowledged(name, event, at_s)
                 elif isinstance(event, Confirmed) and event.subscribed and event.accepted:
                     self._confirmed.add((name, event.topic))
 
-    def _note_acknowledged(self, name: str, event: Acknowledged) -> None:
+    def _look_at_takeovers(self) -> None:
+        """Note new ones, and which lost owners still take messages of their streams."""
+        for name, server in self.site.servers.items():
+            first = self._read.get(name, 0)
+            self._read[name] = len(server.incidents)
+            for at, incident in enumerate(server.incidents[first:], first):
+                if incident.event == "streams_taken_over":
+                    since_s, lost = server.incident_times[at], incident.fields["given_up"]
+                    owners = {one: self.site.servers[one].incarnation for one in lost}
+                    self.takeovers += [
+                        Takeover(incident.fields["topic"], publisher, since_s, owners, since_s)
+                        for publisher in incident.fields["publishers"]
+                    ]
+        for one in self.takeovers:
+            for name in list(one.owners):
+                if not self._owns(name, one):
+                    del one.owners[name]
+            if one.owners:
+                one.until_s = self.site.now
+
+    def _owns(self, name: str, takeover: Takeover) -> bool:
+        server = self.site.servers[name]
+        if server.node is None or server.incarnation != takeover.owners[name]:
+            return False
+        topic = server.node.broker.topics.get(takeover.topic)
+        return topic is not None and topic.claims.owns(takeover.publisher)
+
+    def _note_acknowledged(self, name: str, event: Acknowledged, at_s: float) -> None:
         for message in self.messages:
             if (
-                message.publisher == name
+                not message.acknowledged
+                and message.publisher == name
                 and message.topic == event.topic
                 and message.life == self.lives[name]
                 and message.sequence <= event.up_to
             ):
-                message.acknowledged = True
+                message.acknowledged_s = at_s
 
     def restart_publisher(self, name: str) -> SimulatedClient:
         """End a publisher's program and start it again; what was not acknowledged is unknown."""
