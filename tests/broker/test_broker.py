@@ -10,7 +10,7 @@ import pytest
 
 from broker.hosting import FakeHost
 from broker.making import advance, broker_with, handle, handle_copies, message
-from nearcast.broker.actions import Ack, Actions, Nack
+from nearcast.broker.actions import Ack, Actions, Nack, TakenOver
 from nearcast.broker.audiences import SubscriberTable, resolve
 from nearcast.broker.broker import Broker
 from nearcast.broker.guard import GuardEvent, GuardSettings, ProcessorGuard
@@ -200,6 +200,22 @@ def test_a_direct_message_that_copies_release_is_processed_and_acknowledged() ->
     assert [one.notify.sequence for one in actions.notifications] == [3]
     after = broker.on_committed([ticket(actions)])
     assert after.acks == [Ack("t", "a", 1, 4)]
+
+
+def test_what_waited_for_a_server_that_is_given_up_is_sent_again_by_who_still_waits() -> None:
+    broker = broker_with(TopicSettings("t", 10, other_brokers=("b",)))
+    for sequence in (1, 2):
+        broker.admit(message("car", sequence), "home", 0.0)
+    broker.run(0.0)
+    broker.repeat_claims(lambda server: True, lambda server: True)
+    actions = broker.run(5.0)
+    assert actions.taken_over == [TakenOver("t", "car", ("b",))]
+    assert stored(actions) == []
+    assert actions.busy == [(message("car", 2), "home")]
+    again = message("car", 2)
+    again.oldest = 2  # its publisher has heard of the first: the other server has it
+    broker.admit(again, "home", 6.0)
+    assert stored(broker.run(6.0)) == [("car", 2)]
 
 
 def test_a_topic_moves_to_another_server_with_all_it_knows() -> None:

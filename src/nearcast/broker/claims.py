@@ -210,6 +210,9 @@ class TopicClaims:
                 if claim.given_up:
                     lost = TakenOver(self._topic, publisher, claim.given_up)
                     actions.taken_over.append(lost)
+                    # they may have acknowledged what was held: who still waits sends it again
+                    actions.busy += [claim.held[one] for one in sorted(claim.held)[-1:]]
+                    claim.held.clear()
                 won.append(claim)
         return won, lacking
 
