@@ -21,8 +21,9 @@ HELP = in_help()
 SHOWN = list(dict.fromkeys([*in_pages(), *(line for lines in HELP.values() for line in lines)]))
 PLANNING = ("scenario", "plan", "evaluate", "compare", "size")
 PIPELINE, SITE = ("pipeline",), ("up", "status", "apply", "client", "serve", "processors")
-CEREMONY = ("site",)
-"""Run by tests/pipeline/test_page_commands.py, tests/site/test_pages.py, tests/cli/test_site.py."""
+CEREMONY, FLOWS = ("site",), ("flow",)
+"""Run by tests/pipeline/test_page_commands.py, tests/site/test_pages.py, tests/cli/test_site.py,
+tests/flow/test_flow.py."""
 
 
 def nearcast_part(line: str) -> list[str]:
@@ -53,7 +54,7 @@ def test_no_kind_of_command_is_left_out() -> None:
             )
             or re.match(r"echo .* \| nearcast client ", line)
             or line.split()[:2] == ["nearcast", "demo"]
-            or line.split()[1] in (*PLANNING, *PIPELINE, *SITE, *CEREMONY)
+            or line.split()[1] in (*PLANNING, *PIPELINE, *SITE, *CEREMONY, *FLOWS)
         ), line
 
 

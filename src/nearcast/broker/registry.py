@@ -18,6 +18,10 @@ ENTRY_POINT_GROUP = "nearcast.processors"
 _BUILT_IN = {
     "forward": "nearcast.broker.processors.forward:Forward",
     "echo": "nearcast.broker.processors.echo:Echo",
+    "person-count": "nearcast.broker.processors.people:PersonCount",
+    "person-features": "nearcast.broker.processors.people:PersonFeatures",
+    "person-match": "nearcast.broker.processors.people:PersonMatch",
+    "person-region": "nearcast.broker.processors.people:PersonRegion",
     "proximity": "nearcast.broker.processors.proximity:Proximity",
     "speeding": "nearcast.broker.processors.speeding:Speeding",
     "threshold": "nearcast.broker.processors.threshold:Threshold",

@@ -26,6 +26,7 @@ _VERBS = {
     "status": "Show what a running site is doing.",
     "apply": "Have a running site go by another plan.",
     "processors": "Show or change which processor serves which topics of a site.",
+    "flow": "Check data flows: processors connected by topics.",
     "client": "Publish, subscribe, report from scripts: JSON lines.",
     "bench": "Measure speed, memory and quality; prints tables, writes pictures.",
     "demo": "Learn from a city's log on Spark, plan, run the site, measure, write a report.",

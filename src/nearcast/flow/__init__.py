@@ -1,0 +1,1 @@
+"""Data flows: components that are connected by topics."""

@@ -1,0 +1,179 @@
+"""Flow files: the shipped one is right, every kind of mistake is named with its place."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Iterable
+from pathlib import Path
+from random import Random
+
+import pytest
+from click.testing import CliRunner
+
+from nearcast.cli.main import nearcast
+from nearcast.errors import ConfigError
+from nearcast.flow.check import check_flow, find_cycle
+from nearcast.flow.example import PEOPLE
+from nearcast.flow.flow import Component, Flow, read_flow
+from shown_commands import in_help, in_pages, with_verb
+
+ONE = """
+name = "one"
+sources = ["in"]
+[components.a]
+processor = "forward"
+inputs = ["in"]
+output = "out"
+"""
+
+
+def flow_of(tmp_path: Path, text: str) -> Flow:
+    path = tmp_path / "flow.toml"
+    path.write_text(text)
+    return read_flow(path)
+
+
+def test_the_shipped_flow_is_right(tmp_path: Path) -> None:
+    flow = flow_of(tmp_path, PEOPLE)
+    assert check_flow(flow) == []
+    assert flow.readers("people/regions") == ["describe", "count"]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "mistake"),
+    [
+        ('name = "one"', 'name = ""', "name: is empty"),
+        ('["in"]\n[', '["in", "in"]\n[', "sources: 'in' is there twice"),
+        ('["in"]\n[', '["in", "other"]\n[', "sources: no component reads 'other'"),
+        ('["in"]\n[', '["in", "out"]\n[', "sources: 'out' is the output of a component"),
+        ('["in"]\n[', '["in", ""]\n[', "sources: a topic's name has 1 to 1024 bytes"),
+        ('inputs = ["in"]', "inputs = []", "component 'a': inputs: there is none"),
+        ('inputs = ["in"]', 'inputs = ["in", "in"]', "component 'a': inputs: 'in' is there twice"),
+        ('inputs = ["in"]', 'inputs = ["in", "x"]', "inputs: 'x' is neither a source nor"),
+        ('inputs = ["in"]', 'inputs = ["in", "x/#"]', "'x/#' is a pattern"),
+        ('"out"', '"a/+"', "component 'a': output: 'a/+' is a pattern"),
+        ('"out"', '"in"', "cycle: a -> in -> a"),
+        ('"forward"', '"no-such"', "component 'a': processor: there is no processor 'no-such'"),
+        ('"forward"', '"no_such_module:Class"', "'no_such_module:Class' cannot be loaded"),
+        ('"forward"', '"speeding"', "component 'a': processor: processor 'speeding' cannot be"),
+        ('"forward"', '"person-count"', "component 'a': mapping: processor 'person-count' keeps"),
+        (
+            '"forward"',
+            '"person-count"\nmapping = "shuffle"',
+            "component 'a': mapping: processor 'person-count' keeps a state",
+        ),
+        ('"out"', '"out"\nmapping = {}', "mapping: give either a field or a function"),
+        ('"out"', '"out"\nmapping = {field = ""}', "mapping: the name is empty"),
+        ('"out"', '"out"\nmapping = {function = "f"}', "'f' is not of the form module:name"),
+        (
+            '"out"',
+            '"out"\nmapping = {function = "no_such_module:f"}',
+            "mapping: function 'no_such_module:f' cannot be loaded: No module named",
+        ),
+        (
+            '"out"',
+            '"out"\nmapping = {function = "math:pi"}',
+            "mapping: 'math:pi' is no function",
+        ),
+    ],
+)
+def test_mistakes_are_named(tmp_path: Path, old: str, new: str, mistake: str) -> None:
+    assert old in ONE
+    mistakes = check_flow(flow_of(tmp_path, ONE.replace(old, new)))
+    assert any(mistake in one for one in mistakes), mistakes
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("name = ", "is not valid TOML"),
+        ('name = "x"', "missing required field `sources`"),
+        (ONE + 'colour = "red"', "unknown field `colour` - at `$.components[...]`"),
+        (ONE.replace('["in"]\n[', '"in"\n['), "Expected `array`, got `str` - at `$.sources`"),
+        (ONE + "mapping = 5", "mapping"),
+        (ONE + 'mapping = "random"', "mapping"),
+    ],
+)
+def test_what_is_no_flow_is_refused(tmp_path: Path, text: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=r"flow\.toml") as raised:
+        flow_of(tmp_path, text)
+    assert message in str(raised.value)
+
+
+def test_a_flow_without_components_or_of_strange_bytes_is_refused(tmp_path: Path) -> None:
+    assert check_flow(Flow("x", (), {})) == ["components: there is none"]
+    (tmp_path / "flow.toml").write_bytes(b"name = \xff")
+    with pytest.raises(ConfigError, match="is not UTF-8 text"):
+        read_flow(tmp_path / "flow.toml")
+    with pytest.raises(ConfigError, match="cannot be read: No such file"):
+        read_flow(tmp_path / "none.toml")
+
+
+def reachable(edges: Iterable[tuple[int, int]], count: int) -> list[list[bool]]:
+    """Which component comes after which, by plain loops."""
+    after = [[False] * count for _ in range(count)]
+    for one, other in edges:
+        after[one][other] = True
+    for middle in range(count):
+        for one in range(count):
+            for other in range(count):
+                after[one][other] |= after[one][middle] and after[middle][other]
+    return after
+
+
+@pytest.mark.parametrize("seed", range(200))
+def test_cycles_are_found_exactly_when_there_is_one(seed: int) -> None:
+    rng = Random(seed)
+    count = rng.randint(1, 7)
+    edges = {(rng.randrange(count), rng.randrange(count)) for _ in range(rng.randint(0, count))}
+    components = {
+        f"c{at}": Component(
+            "forward", ("in", *(f"t{one}" for one, other in sorted(edges) if other == at)), f"t{at}"
+        )
+        for at in range(count)
+    }
+    cycle = find_cycle(Flow("x", ("in",), components))
+    after = reachable(edges, count)
+    assert bool(cycle) == any(after[at][at] for at in range(count))
+    if cycle:
+        names, topics = cycle[::2], cycle[1::2]
+        assert names[0] == names[-1]
+        assert len(set(names)) == len(names) - 1
+        for one, topic, other in zip(names[:-1], topics, names[1:], strict=True):
+            assert components[one].output == topic
+            assert topic in components[other].inputs
+
+
+def test_the_command_tells_all_mistakes_at_once(tmp_path: Path) -> None:
+    path = tmp_path / "flow.toml"
+    path.write_text(ONE.replace('"in"]\n[', '"in", "other"]\n[').replace("forward", "no-such"))
+    done = CliRunner().invoke(nearcast, ["flow", "check", str(path), "--json"])
+    assert done.exit_code == 2
+    assert len(json.loads(done.stdout)["mistakes"]) == 2
+    done = CliRunner().invoke(nearcast, ["flow", "check", str(path)])
+    assert isinstance(done.exception, ConfigError)
+    assert "2 mistakes" in str(done.exception)
+
+
+def test_the_example_is_written_once_and_shown(tmp_path: Path) -> None:
+    path = tmp_path / "people.toml"
+    assert CliRunner().invoke(nearcast, ["flow", "example", "--out", str(path)]).exit_code == 0
+    done = CliRunner().invoke(nearcast, ["flow", "check", str(path)])
+    assert done.exit_code == 0
+    assert "equal camera" in done.stdout
+    assert "kept, can be merged" in done.stdout
+    again = CliRunner().invoke(nearcast, ["flow", "example", "--out", str(path)])
+    assert isinstance(again.exception, ConfigError)
+    assert path.read_text() == PEOPLE == CliRunner().invoke(nearcast, ["flow", "example"]).stdout
+
+
+def test_the_commands_of_pages_and_help_work(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    lines = with_verb([*in_pages(), *in_help()["flow"]], "flow")
+    assert len(lines) == 2
+    for line in lines:
+        done = CliRunner().invoke(nearcast, shlex.split(line)[1:])
+        assert done.exit_code == 0, done.output
