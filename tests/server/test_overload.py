@@ -104,6 +104,16 @@ def test_a_queue_that_stands_turns_publishers_away_and_loses_nothing(cause: str)
     assert one.acked == 15
 
 
+def test_strangers_that_are_served_at_once_do_not_hide_a_queue_that_stands() -> None:
+    one = OneEdge()
+    for _ in range(15):
+        one.client.publish("t", b"x", one.now)
+        one.step(0.2)
+        one.edge.on_strangers([(bytes(300), ("10.0.0.1", 1))], one.now)
+    assert one.edge.counts["busy"] > 0
+    assert one.clients.sessions.drops["unknown_kind"] == 15
+
+
 class OneCloud:
     """A server without clients, and a home that forwards to it."""
 

@@ -158,10 +158,14 @@ def test_a_hundred_thousand_hostile_datagrams_do_not_disturb_honest_clients(
             if sum(sent.values()) == DATAGRAMS // 10:
                 started_bytes = memory_bytes(pid)  # buffers and tables have their size by now
     grown_bytes = memory_bytes(pid) - started_bytes
-    metrics = metrics_of(port)
-    drops = metrics["nearcast_drops_total"]
-    missed = int(metrics.get("nearcast_kernel_drops_total", {}).get("", 0))
-    dropped = int(sum(drops.values()) - drops_before)
+    for _ in range(1_000):  # nobody waited for strangers: the last ones may not be read yet
+        metrics = metrics_of(port)
+        drops = metrics["nearcast_drops_total"]
+        dropped = int(sum(drops.values()) - drops_before)
+        strangers = int(metrics.get("nearcast_strangers_dropped_total", {}).get("", 0))
+        missed = int(metrics.get("nearcast_kernel_drops_total", {}).get("", 0)) + strangers
+        if dropped + missed >= sum(sent.values()):
+            break
     print(
         f"\n{sum(sent.values())} hostile datagrams: {dropped} dropped by reason, {missed} by the "
         f"kernel; {acknowledged} acknowledged, {heard} notified; {grown_bytes / 1e6:.1f} MB more; "
@@ -170,7 +174,8 @@ def test_a_hundred_thousand_hostile_datagrams_do_not_disturb_honest_clients(
     assert sum(sent.values()) >= DATAGRAMS
     assert acknowledged == heard == DATAGRAMS // BURST
     assert dropped + missed >= sum(sent.values())
-    assert missed <= DATAGRAMS // 100
+    assert missed - strangers <= DATAGRAMS // 100
+    assert strangers <= DATAGRAMS // 4  # enough of each kind were looked at
     reasons = {"too_long", "too_short", "unknown_kind", "unknown_session", "init_mac1", "replayed"}
     assert reasons | {"seal", "not_signed"} <= set(drops)
     assert health(live, "e1") == "ok"

@@ -535,6 +535,8 @@ def test_settings_are_checked(bad: int) -> None:
         WireSettings(datagram_limit=bad)
     with pytest.raises(ValueError, match="publish_window"):
         WireSettings(publish_window=0)
+    with pytest.raises(ValueError, match="session_limit"):
+        WireSettings(session_limit=1_000_000)
 
 
 def test_only_so_many_publications_wait() -> None:

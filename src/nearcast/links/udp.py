@@ -14,7 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from nearcast.errors import ConfigError
+from nearcast.links.kernel_filter import sort_by_first_word
 from nearcast.wire.actions import Datagram
+from nearcast.wire.framing import FirstWord
 from nearcast.wire.settings import Address
 
 __all__ = ["UdpSocket"]
@@ -37,6 +39,8 @@ class UdpSocket:
         How much the kernel may keep for us; it may grant less.
     largest_bytes
         Of a datagram; larger ones are cut. Less is quicker: room is made for each one.
+    shared
+        Whether another socket with a shared port may have the same address.
 
     Raises
     ------
@@ -50,6 +54,7 @@ class UdpSocket:
         port: int,
         receive_buffer_bytes: int = 4 << 20,
         largest_bytes: int = _LARGEST_BYTES,
+        shared: bool = False,
     ) -> None:
         self._largest_bytes = largest_bytes
         self.send_drops: Counter[str] = Counter()
@@ -67,7 +72,9 @@ class UdpSocket:
             raise _cannot_listen(host, port, error) from None
         try:
             self._socket.setblocking(False)
-            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer_bytes)
+            self.set_receive_buffer(receive_buffer_bytes)
+            if shared:
+                self.share_port()
             self._socket.bind(address)
         except OSError as error:
             self._socket.close()
@@ -87,25 +94,36 @@ class UdpSocket:
         One that has just come is returned alone: most often there is no other, and to ask costs
         as much as to be called once more.
         """
-        batch: list[tuple[bytes, Address]] = []
-        waited_s = 0.0
-        for _ in range(limit):
+        for tries in range(1, limit + 1):
             try:
-                if batch:
-                    data, sender = self._socket.recvfrom(self._largest_bytes)
-                else:
-                    # only the first tells its time: recvmsg costs more than recvfrom
-                    data, ancillary, _flags, sender = self._socket.recvmsg(self._largest_bytes, 64)
-                    waited_s = _waited_s(ancillary)
+                # only the first tells its time: recvmsg costs more than recvfrom
+                data, ancillary, _flags, sender = self._socket.recvmsg(self._largest_bytes, 64)
             except BlockingIOError:
                 break
             except OSError as error:  # an ICMP answer to an earlier send, say
                 self.receive_errors[_name(error)] += 1
                 continue
-            batch.append((data, sender if len(sender) == 2 else _plain(sender)))
-            if len(batch) == 1 and 0.0 < waited_s < _FRESH_S:
+            waited_s = _waited_s(ancillary)
+            batch = [(data, sender if len(sender) == 2 else _plain(sender))]
+            if not 0.0 < waited_s < _FRESH_S:
+                batch += self.take(limit - tries)
+            return batch, waited_s
+        return [], 0.0
+
+    def take(self, limit: int) -> list[tuple[bytes, Address]]:
+        """Return up to `limit` datagrams with their senders."""
+        batch: list[tuple[bytes, Address]] = []
+        receive = self._socket.recvfrom
+        for _ in range(limit):
+            try:
+                data, sender = receive(self._largest_bytes)
+            except BlockingIOError:
                 break
-        return batch, waited_s
+            except OSError as error:
+                self.receive_errors[_name(error)] += 1
+                continue
+            batch.append((data, sender if len(sender) == 2 else _plain(sender)))
+        return batch
 
     def receive(self, limit: int = 64) -> list[bytes]:
         """Return up to `limit` datagrams; cheaper than `drain` when nobody asks who sent them."""
@@ -141,6 +159,20 @@ class UdpSocket:
                     if columns[9] == inode:
                         return int(columns[-1])
         return None
+
+    def set_receive_buffer(self, size_bytes: int) -> None:
+        """Ask the kernel for so much room; it may grant less."""
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, size_bytes)
+
+    def share_port(self, shared: bool = True) -> None:
+        """Let another socket of this user have the same address, if it shares its port too."""
+        if not hasattr(socket, "SO_REUSEPORT"):
+            raise OSError(errno.EOPNOTSUPP, "ports cannot be shared here")
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, shared)
+
+    def sort_by(self, known: FirstWord) -> None:
+        """As the second socket of a shared port, get what begins so, and no more; else OSError."""
+        sort_by_first_word(self._socket, known)
 
     def close(self) -> None:
         """Let go of the port."""

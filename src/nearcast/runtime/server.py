@@ -20,8 +20,8 @@ from nearcast.errors import (
 from nearcast.links.emulated_mesh import EmulatedMesh
 from nearcast.links.garbage import freeze_gc
 from nearcast.links.mesh import MeshLink
+from nearcast.links.sorted_port import SortedPort
 from nearcast.links.steady_clock import SteadyClock
-from nearcast.links.udp import UdpSocket
 from nearcast.runtime.config import ServerConfig
 from nearcast.runtime.config_files import read_key_file
 from nearcast.runtime.event_log import EventLog
@@ -30,6 +30,7 @@ from nearcast.runtime.http_endpoint import HttpEndpoint
 from nearcast.runtime.mesh_peers import server_peers
 from nearcast.runtime.metrics import ServerMetrics
 from nearcast.runtime.orders_file import OrdersFile
+from nearcast.runtime.port_reader import PortReader
 from nearcast.runtime.processor_host import ProcessorHost
 from nearcast.runtime.server_report import ServerReport
 from nearcast.runtime.spool_process import SpoolProcessSettings
@@ -43,6 +44,7 @@ from nearcast.server.server_settings import EdgeSettings, ServerSettings
 from nearcast.server.site_orders import Orders
 from nearcast.server.stream_targets import Capacity
 from nearcast.spool.recovery import Recovery
+from nearcast.wire.session_index import first_word
 from nearcast.wire.settings import Address
 
 __all__ = ["LiveServer", "run_server", "run_until"]
@@ -75,7 +77,7 @@ class LiveServer:
         """Set when it must end by itself, for the reason in `report.lost`."""
         self._opened = AsyncExitStack()
         """All that must be closed, the last one first."""
-        self._udp: UdpSocket | None = None
+        self._udp: SortedPort | None = None
         self._events: EventLog | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = float("inf")
@@ -103,15 +105,17 @@ class LiveServer:
         if saved is not None:
             self.obey(saved)
         if self._udp is not None:
-            self._loop.add_reader(self._udp.fileno(), self._on_readable)
+            self._reader = PortReader(self._loop, self._udp, self._on_readable, self._on_strangers)
+            self._reader.start()
         self._watch_lag()
         self._on_timer()
 
     async def _open(self) -> None:
         config, opened = self.config, self._opened
-        if config.clients is not None:
+        if config.clients is not None and self._key is not None:
             limit = config.wire.datagram_limit + 1  # longer ones are seen to be too long
-            self._udp = UdpSocket(config.clients.host, config.clients.port, largest_bytes=limit)
+            host, port = config.clients.host, config.clients.port
+            self._udp = SortedPort(host, port, limit, first_word(self._key))
             opened.callback(self._udp.close)
         try:
             config.data.mkdir(parents=True, exist_ok=True)
@@ -186,7 +190,7 @@ class LiveServer:
             self._timer.cancel()
         self._lag_timer.cancel()
         if self._udp is not None:
-            self._loop.remove_reader(self._udp.fileno())
+            self._reader.stop()
             self._do(self.node.stop(self.clock()))
         await self._writer.close()  # while other servers can be told of it
         await self._opened.aclose()
@@ -269,13 +273,16 @@ class LiveServer:
 
     def _on_readable(self) -> None:
         assert self._udp is not None
-        batch, queue_age_s = self._udp.drain(_DATAGRAMS_PER_PASS)
+        batch, queue_age_s = self._udp.sessions.drain(_DATAGRAMS_PER_PASS)
         if not batch:
             return
         now = self.clock()
         self.metrics.queue_age_s = queue_age_s
         self.node.commit_wait_s = self._writer.oldest_wait_s(now)
         self._do(self.node.on_datagrams(batch, now, queue_age_s))
+
+    def _on_strangers(self, batch: list[tuple[bytes, Address]]) -> None:
+        self._do(self.node.on_strangers(batch, self.clock()))
 
     def _on_mesh(self, server: str, frame: bytes) -> None:
         now = self.clock()
@@ -324,7 +331,7 @@ class LiveServer:
         if out.orders is not None:
             self._take_over(out.orders, out.orders_document)
         if out.datagrams and self._udp is not None:
-            self._udp.send(out.datagrams)
+            self._udp.sessions.send(out.datagrams)
         for server, frame in out.mesh:
             self._mesh.send(server, frame)
         if out.to_store:

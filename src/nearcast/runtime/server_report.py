@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from nearcast.links.mesh import MeshLink
-from nearcast.links.udp import UdpSocket
+from nearcast.links.sorted_port import SortedPort
 from nearcast.runtime.config import ServerConfig
 from nearcast.runtime.event_log import EventLog
 from nearcast.runtime.http_endpoint import HttpEndpoint
@@ -36,7 +36,7 @@ class ServerReport:
         channels: PeerChannels,
         writer: SpoolWriter,
         host: ProcessorHost,
-        udp: UdpSocket | None,
+        udp: SortedPort | None,
         events: EventLog | None,
     ) -> None:
         self._config, self._server, self._metrics = config, server, metrics
@@ -109,11 +109,13 @@ class ServerReport:
         """Return what parts beside the state machine have lost or given up."""
         udp, events, sessions = self._udp, self._events, self._server.sessions
         topics = self._server.broker.topics.values()
+        strangers = None if udp is None else udp.strangers
         return {
             "notifications_dropped": 0 if sessions is None else sessions.notifications_dropped,
-            "send_drops": {} if udp is None else udp.send_drops,
-            "receive_errors": {} if udp is None else udp.receive_errors,
-            "kernel_drops": None if udp is None else udp.kernel_drops(),
+            "send_drops": {} if udp is None else udp.sessions.send_drops,
+            "receive_errors": {} if udp is None else udp.receive_errors(),
+            "kernel_drops": None if udp is None else udp.sessions.kernel_drops(),
+            "strangers_dropped": None if strangers is None else strangers.kernel_drops(),
             "mesh_dropped": self._channels.dropped,
             "mesh_link_drops": sum(one.dropped_messages for one in self._mesh.states()),
             "mesh_rejected": dict(self._mesh.rejected),

@@ -93,6 +93,10 @@ class ClientGateway:
         )
         self._on_events(self.sessions.receive(batch, now), now, is_overloaded)
 
+    def on_strangers(self, batch: Sequence[tuple[bytes, Address]], now: float) -> None:
+        """Take datagrams of senders without a session; that they wait is no load of clients."""
+        self._on_events(self.sessions.receive(batch, now), now)
+
     def on_timer(self, now: float) -> None:
         """End sessions that fell silent, and what has had its time."""
         if now < self._next_prune:

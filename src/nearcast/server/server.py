@@ -213,6 +213,12 @@ class Server:
         self.clients.on_datagrams(batch, now, queue_age_s)
         return self._finish(now)
 
+    def on_strangers(self, batch: Sequence[tuple[bytes, Address]], now: float) -> Outputs:
+        """Take datagrams of senders without a session, which may wait as long as it takes."""
+        assert self.clients is not None
+        self.clients.on_strangers(batch, now)
+        return self._finish(now)
+
     def on_mesh(self, from_server: str, frame: bytes, now: float) -> Outputs:
         """Take a frame of another server."""
         restarted, messages = self._peers.receive(from_server, frame, now)

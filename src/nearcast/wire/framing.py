@@ -21,6 +21,7 @@ __all__ = [
     "SEALED_HEADER",
     "SEALED_OVERHEAD",
     "UNKNOWN_BYTES",
+    "FirstWord",
     "Header",
     "InitKeys",
     "Kind",
@@ -81,6 +82,13 @@ UNKNOWN_BYTES = HEADER_BYTES + 16
 """Size of an UNKNOWN: below that of the least sealed datagram."""
 _ECHOED = slice(2, UNKNOWN_BYTES)
 """What an UNKNOWN repeats of the datagram that it answers: session, counter, some sealed bytes."""
+
+
+class FirstWord(NamedTuple):
+    """How the first four bytes of datagrams look: the value of the bits in the mask."""
+
+    value: int
+    mask: int
 
 
 def write_unknown(datagram: bytes) -> bytes:

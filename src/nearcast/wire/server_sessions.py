@@ -42,6 +42,7 @@ from nearcast.wire.messages import (
 from nearcast.wire.publication import Publication
 from nearcast.wire.server_frames import decode_for_server, split_too_large
 from nearcast.wire.server_session import ServerSession, pack_frames
+from nearcast.wire.session_index import index_prefix
 from nearcast.wire.session_opener import SessionOpener
 from nearcast.wire.session_sender import SessionSender
 from nearcast.wire.session_table import SessionTable
@@ -78,7 +79,7 @@ class ServerSessions:
         self.handshakes = HandshakeGate(static_key, admit, random_bytes, self._settings)
         self.drops: Counter[str] = Counter()
         """What was refused, by reason."""
-        self._table = SessionTable(self._settings)
+        self._table = SessionTable(self._settings, index_prefix(static_key))
         self._sender = SessionSender(self._settings)
         self._outgoing, self._mark = self._sender.outgoing, self._sender.mark
         self._opener = SessionOpener(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from nearcast.wire.server_session import ServerSession
+from nearcast.wire.session_index import with_prefix
 from nearcast.wire.settings import RandomBytes, WireSettings
 
 __all__ = ["SessionTable"]
@@ -16,8 +17,8 @@ class SessionTable:
     Thus an INIT that somebody replays, which nobody can follow up, never disturbs a session.
     """
 
-    def __init__(self, settings: WireSettings) -> None:
-        self._settings = settings
+    def __init__(self, settings: WireSettings, index_prefix: int) -> None:
+        self._settings, self._index_prefix = settings, index_prefix
         self.by_index: dict[int, ServerSession] = {}
         self.by_client: dict[str, ServerSession] = {}
         """Confirmed sessions only."""
@@ -46,10 +47,10 @@ class SessionTable:
 
     def new_index(self, random_bytes: RandomBytes) -> int:
         """Return an index that no session has."""
-        index = int.from_bytes(random_bytes(4), "big")
-        while index in self.by_index:
-            index = int.from_bytes(random_bytes(4), "big")
-        return index
+        while True:
+            index = with_prefix(int.from_bytes(random_bytes(4), "big"), self._index_prefix)
+            if index not in self.by_index:
+                return index
 
     def add(self, session: ServerSession) -> None:
         """Add a half-open session."""

@@ -96,3 +96,5 @@ class WireSettings:
             raise ConfigError("datagram_limit must lie between 512 and 65507 bytes")
         if not 1 <= self.publish_window <= 1_024:
             raise ConfigError("publish_window must lie between 1 and 1024")
+        if not 1 <= self.session_limit <= 500_000:
+            raise ConfigError("session_limit must lie between 1 and 500000")
