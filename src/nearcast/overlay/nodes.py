@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 
 __all__ = [
+    "FIRST_SEQ",
+    "LinkSeq",
     "Node",
     "NodeOf",
     "Place",
     "after_key",
     "before_key",
+    "closest_before",
     "is_between",
+    "next_seq",
     "owns",
     "passes",
+    "repaired_seq",
 ]
 
 K = TypeVar("K")
@@ -34,6 +40,26 @@ Node: TypeAlias = NodeOf[Any]
 
 Place: TypeAlias = tuple[Any, str, int]
 """A node, or a point between nodes."""
+
+
+class LinkSeq(NamedTuple):
+    """The number of a link between two neighbours; of two, the larger is the newer."""
+
+    repair: int
+    seq: int
+
+
+FIRST_SEQ = LinkSeq(0, 0)
+
+
+def next_seq(number: LinkSeq) -> LinkSeq:
+    """Return the number after an insertion or a deletion."""
+    return LinkSeq(number.repair, number.seq + 1)
+
+
+def repaired_seq(number: LinkSeq) -> LinkSeq:
+    """Return the number after a repair: newer than all that the old left side can give."""
+    return LinkSeq(number.repair + 1, 0)
 
 
 def after_key(key: Any) -> Place:
@@ -71,3 +97,16 @@ def passes(start: Place, place: Place, end: Place) -> bool:
     if start < end:
         return start < place <= end
     return place > start or place <= end
+
+
+def closest_before(place: Place, nodes: Iterable[Node]) -> Node | None:
+    """Return the node nearest to the left of a place on the ring, that place left out."""
+    left: Node | None = None
+    last: Node | None = None
+    for node in nodes:
+        if node < place:
+            if left is None or node > left:
+                left = node
+        elif node != place and (last is None or node > last):
+            last = node
+    return left if left is not None else last

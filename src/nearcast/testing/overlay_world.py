@@ -12,7 +12,7 @@ from nearcast.testing.simulated_network import Network
 
 __all__ = ["OverlayWorld"]
 
-_Event = tuple[float, int, Callable[..., None], tuple[Any, ...]]
+_Event = tuple[float, int, Callable[..., object], tuple[Any, ...]]
 
 
 class OverlayWorld:
@@ -72,7 +72,7 @@ class OverlayWorld:
         if overlay is not None:
             self._wake(overlay)
 
-    def at(self, when: float, call: Callable[..., None], *arguments: Any) -> None:
+    def at(self, when: float, call: Callable[..., object], *arguments: Any) -> None:
         """Call something at a time."""
         self._count += 1
         heapq.heappush(self._heap, (when, self._count, call, arguments))
