@@ -135,7 +135,7 @@ def _orders(server: bytes, revoked: bytes) -> bytes:
         cloud="cloud",
         servers=(_server_order(server),),
         topics=(TopicOrder("road", 100, ("e1", "cloud"), version=3, moved_from=("e2",)),),
-        clients=(ClientOrder("car-7", b"", "e1", {"road": "cloud"}),),
+        clients=(ClientOrder("car-7", "e1", {"road": "cloud"}),),
         processors=(ProcessorRule("#", "relay", acknowledge="two"),),
         server="e1",
         moved={"sign-1": "e2"},

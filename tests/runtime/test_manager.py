@@ -296,6 +296,9 @@ def test_a_bad_request_is_told_and_changes_nothing(config: ManagerConfig) -> Non
         assert (status, answer["error"]) == (400, "/nowhere: there is no such plan folder")
         status, answer = await site.ask("GET", "/status")
         assert (answer["revision"], answer["counts"]["clients_enrolled"]) == (1, 0)
+        metrics = (await site.ask("GET", "/metrics"))[1].decode()
+        for reason in ("enrolment_wrong_token", "enrolment_invalid", "operation_invalid"):
+            assert f'refused_requests_total{{reason="{reason}"}} 1\n' in metrics
 
     run_site(config, play)
 

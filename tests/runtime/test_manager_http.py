@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -39,6 +40,7 @@ class FakeService:
         self.adopted: list[Path] = []
         self.processors: tuple[ProcessorRule, ...] = ()
         self.error: Exception | None = None
+        self.refused_requests: Counter[str] = Counter()
 
     async def enrol(
         self, enrolments: Sequence[Enrolment], *, is_operator: bool

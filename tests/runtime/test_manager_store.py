@@ -115,12 +115,12 @@ def test_a_server_is_told_its_own_clients_and_topics(path: Path) -> None:
     store.save_site(full_state(), PLAN)
     store.save_clients([NEW, EnrolledClient("b", b"b" * 32, "e2")], full_state())
     clients = store.clients
-    b = ClientOrder("b", b"", "e2", {"z": "e1", "a topic": DELEGATED})
+    b = ClientOrder("b", "e2", {"z": "e1", "a topic": DELEGATED})
     assert list(clients.clients_of("e2")) == [b]
     assert list(clients.clients_of("e1")) == [
-        ClientOrder("ä", b"", "e1"),
+        ClientOrder("ä", "e1"),
         b,  # it publishes here
-        ClientOrder("new", b"n" * 32, "e1"),
+        ClientOrder("new", "e1"),
     ]
     assert list(clients.clients_of("cloud")) == []
     assert (clients.topics_of("e1"), clients.topics_of("cloud")) == ({"z"}, set())

@@ -76,9 +76,9 @@ class _WithKeys(PlanDirectory):
     keys: Mapping[str, bytes]
 
     def clients_of(self, _server: str) -> Iterator[ClientOrder]:
-        for client, key in self.keys.items():
+        for client in self.keys:
             one = self._clients[client]
-            yield ClientOrder(client, key, one.home, dict(one.publish))
+            yield ClientOrder(client, one.home, dict(one.publish))
 
     def topics_of(self, _server: str) -> set[str]:
         return {topic for one in self._clients.values() for topic in one.topics}

@@ -13,7 +13,6 @@ from nearcast.testing.simulated_client import SimulatedClient
 from nearcast.testing.simulated_network import Network
 from nearcast.testing.simulated_site import SimulatedSite
 from nearcast.wire.actions import Confirmed
-from nearcast.wire.noise import public_key
 from nearcast.wire.settings import WireSettings
 
 NOTED = "noted"
@@ -80,7 +79,6 @@ class RandomSite:
         clients = tuple(
             ClientOrder(
                 name,
-                public_key(one.key),
                 self.homes[name],
                 {topic: target for (topic, who), target in self.targets.items() if who == name},
             )

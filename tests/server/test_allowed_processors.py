@@ -15,7 +15,6 @@ from nearcast.server.site_orders import ClientOrder, Orders, TopicOrder
 from nearcast.testing.simulated_site import SimulatedSite
 from nearcast.wire.actions import PublicationRefused
 from nearcast.wire.messages import RefuseReason
-from nearcast.wire.noise import public_key
 
 
 def _orders(site: SimulatedSite, processor: str, options: dict[str, object]) -> Orders:
@@ -52,7 +51,7 @@ def test_publishers_hear_that_their_topic_is_not_processed() -> None:
     site = SimulatedSite(1)
     site.add_server("e1")
     car = site.add_client("car", "e1")
-    clients = (ClientOrder("car", public_key(car.key), "e1"),)
+    clients = (ClientOrder("car", "e1"),)
     orders = structs.replace(_orders(site, "subprocess:Popen", {"args": ["true"]}), clients=clients)
     site.obey(orders)
     site.connect([car])

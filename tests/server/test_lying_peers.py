@@ -62,7 +62,7 @@ class TwoEdges:
 
     def obey(self, revision: int, revocations: bytes = b"") -> None:
         clients = tuple(
-            ClientOrder(name, public_key(one.key), self.homes[name], {"traffic/north": "e1"})
+            ClientOrder(name, self.homes[name], {"traffic/north": "e1"})
             for name, one in self.people.items()
         )
         topics = (TopicOrder("traffic/north", 10, ("e1",)),)

@@ -222,13 +222,20 @@ def test_a_server_ahead_of_a_manager_that_lost_its_store_is_noticed() -> None:
     assert world.manager.highest_revision() == 9
 
 
+def test_a_lying_server_cannot_use_up_the_revisions() -> None:
+    world = World()
+    world.say("e2", Hello((1 << 53) - 1))
+    assert world.manager.highest_revision() == 0
+    assert world.manager.refused == 1
+
+
 def test_each_server_is_told_what_concerns_it() -> None:
     state = first_state()
     edge, other, cloud = (
         make_orders(state, DIRECTORY, name, "cloud", START) for name in ("e1", "e2", "cloud")
     )
-    a = ClientOrder("a", b"", "e1", {"t": "cloud", "u": "e2"})
-    b = ClientOrder("b", b"", "e2")
+    a = ClientOrder("a", "e1", {"t": "cloud", "u": "e2"})
+    b = ClientOrder("b", "e2")
     assert (edge.clients, other.clients, cloud.clients) == ((a,), (a, b), ())
     assert [one.topic for one in edge.topics] == ["t", "u"]  # those of a, whose home it is
     assert [one.topic for one in other.topics] == ["u"]
@@ -267,7 +274,7 @@ def test_a_server_hears_where_a_guest_belongs() -> None:
     world.say("e2", WhereIs("a"))
     world.say("e2", WhereIs("nobody"))
     world.run(1)
-    a = ClientOrder("a", b"", "e1", {"t": "cloud", "u": "e2"})
+    a = ClientOrder("a", "e1", {"t": "cloud", "u": "e2"})
     assert world.answers == [ClientIs("a", a), ClientIs("nobody", None)]
 
 

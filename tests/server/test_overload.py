@@ -50,7 +50,7 @@ class OneEdge:
             "cloud",
             (ServerOrder("e1", "e1", 7000, public_key(server_key)),),
             (TopicOrder("t", 100, ("e1",)),),
-            (ClientOrder("car", public_key(client_key), "e1", {"t": "e1"}),),
+            (ClientOrder("car", "e1", {"t": "e1"}),),
         )
         self.edge.obey(orders, self.now)
         home = Home(("e1", 7000), public_key(server_key))

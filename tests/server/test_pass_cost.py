@@ -14,7 +14,6 @@ from nearcast.server.site_orders import ClientOrder, Orders
 from nearcast.testing.simulated_client import SimulatedClient
 from nearcast.testing.simulated_site import SimulatedSite
 from nearcast.wire.actions import SendDatagram
-from nearcast.wire.noise import public_key
 
 SUBSCRIBERS = 10
 TOPICS = 20
@@ -33,10 +32,7 @@ def site_with_subscribers() -> tuple[SimulatedSite, SimulatedClient]:
             cloud="",
             servers=site.server_orders(),
             topics=(),
-            clients=tuple(
-                ClientOrder(one.name, public_key(one.key), "e1")
-                for one in (publisher, *subscribers)
-            ),
+            clients=tuple(ClientOrder(one.name, "e1") for one in (publisher, *subscribers)),
         )
     )
     site.connect([publisher, *subscribers])

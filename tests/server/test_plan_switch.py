@@ -10,7 +10,6 @@ import pytest
 from nearcast.server.site_orders import ClientOrder, Orders, TopicOrder
 from nearcast.testing.simulated_network import Network
 from nearcast.testing.simulated_site import SimulatedSite
-from nearcast.wire.noise import public_key
 from nearcast.wire.publication import Origin
 from server.site_making import QUICK, Identity, RandomSite
 
@@ -131,13 +130,13 @@ def test_a_stream_comes_from_a_server_whose_orders_do_not_name_its_topic() -> No
     site.add_server("e0")
     site.add_server("e1")
     person = site.add_client("p", "e1")
-    servers, key = site.server_orders(), public_key(person.key)
-    site.obey(Orders(1, 1, "", servers, (), (ClientOrder("p", key, "e1", {}),)))
+    servers = site.server_orders()
+    site.obey(Orders(1, 1, "", servers, (), (ClientOrder("p", "e1", {}),)))
     site.connect([person])
     site.run(2.0)
     person.publish("t", b"1")  # e1 manages the topic from now on, and nobody else does
     site.run(2.0)
-    moved = ClientOrder("p", key, "e0", {"t": "e0"})
+    moved = ClientOrder("p", "e0", {"t": "e0"})
     topic = TopicOrder("t", 100, ("e0",), version=2)
     site.servers["e0"].obey(Orders(2, 2, "", servers, (topic,), (moved,)))
     site.servers["e1"].obey(Orders(2, 2, "", servers, (), (), moved={"p": "e0"}))

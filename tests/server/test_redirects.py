@@ -17,7 +17,6 @@ from nearcast.testing.simulated_client import SimulatedClient
 from nearcast.testing.simulated_network import Network
 from nearcast.testing.simulated_site import SimulatedSite
 from nearcast.wire.actions import Confirmed, Disconnected
-from nearcast.wire.noise import public_key
 from server.site_making import NOTED, RandomSite
 
 
@@ -39,8 +38,7 @@ class SmallSite:
     def obey(self, *topics: TopicOrder) -> None:
         self.revision += 1
         clients = tuple(
-            ClientOrder(name, public_key(self.people[name].key), home, self.publish.get(name, {}))
-            for name, home in self.homes.items()
+            ClientOrder(name, home, self.publish.get(name, {})) for name, home in self.homes.items()
         )
         servers = self.site.server_orders()
         self.site.obey(Orders(self.revision, self.revision, "cloud", servers, topics, clients))

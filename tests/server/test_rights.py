@@ -13,7 +13,6 @@ from nearcast.testing.simulated_site import SimulatedSite
 from nearcast.trust.rights import NOTHING, Rights
 from nearcast.wire.actions import Confirmed, PublicationRefused
 from nearcast.wire.messages import RefuseReason
-from nearcast.wire.noise import public_key
 from nearcast.wire.settings import WireSettings
 
 TRAFFIC = Rights(("traffic/#",), ("traffic/#",))
@@ -29,9 +28,7 @@ class OneEdge:
         self.people = {
             name: self.site.add_client(name, "e1", rights=one) for name, one in rights.items()
         }
-        clients = tuple(
-            ClientOrder(name, public_key(one.key), "e1") for name, one in self.people.items()
-        )
+        clients = tuple(ClientOrder(name, "e1") for name, one in self.people.items())
         topics = (TopicOrder("traffic/north", 10, ("e1",)),)
         self.site.obey(Orders(1, 1, "cloud", self.site.server_orders(), topics, clients))
         self.site.connect(self.people.values())

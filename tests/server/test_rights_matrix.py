@@ -56,10 +56,7 @@ class Site:
         self.site.run(10.0)
 
     def obey(self, revision: int) -> None:
-        clients = tuple(
-            ClientOrder(name, public_key(self.site.clients[name].key), home, {TOPIC: "e1"})
-            for name, home in self.homes.items()
-        )
+        clients = tuple(ClientOrder(name, home, {TOPIC: "e1"}) for name, home in self.homes.items())
         topics = (TopicOrder(TOPIC, 10, ("e1",)),)
         servers = self.site.server_orders()
         self.site.obey(Orders(revision, revision, "", servers, topics, clients))

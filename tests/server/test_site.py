@@ -107,7 +107,7 @@ def test_stages_take_as_long_as_the_network_says() -> None:
         TopicOrder("far", 5, ("cloud",)),
     )
     clients = tuple(
-        ClientOrder(name, public_key(one.key), home, {"far": "cloud"})
+        ClientOrder(name, home, {"far": "cloud"})
         for (name, one), home in zip(people.items(), ("e1", "e2"), strict=True)
     )
     site.obey(Orders(1, 1, "cloud", site.server_orders(), topics, clients))

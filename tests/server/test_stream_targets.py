@@ -13,7 +13,7 @@ from nearcast.server.stream_targets import Capacity, StreamTargets
 def orders(
     publish: dict[str, dict[str, str]] | None = None, *topics: TopicOrder, revision: int = 1
 ) -> Orders:
-    clients = tuple(ClientOrder(name, b"", "e1", one) for name, one in (publish or {}).items())
+    clients = tuple(ClientOrder(name, "e1", one) for name, one in (publish or {}).items())
     return Orders(revision, revision, "cloud", (), topics, clients)
 
 

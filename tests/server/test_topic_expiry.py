@@ -7,7 +7,6 @@ from nearcast.server.site_orders import ClientOrder, Orders, TopicOrder
 from nearcast.testing.simulated_site import SimulatedSite
 from nearcast.trust.rights import Rights
 from nearcast.wire.actions import Missed, PublicationRefused
-from nearcast.wire.noise import public_key
 
 IDLE_S = 60.0
 
@@ -21,8 +20,8 @@ class TwoEdges:
         self.car = self.site.add_client("car", "e1", rights=Rights(("#",), ("#",), topics=3))
         self.sign = self.site.add_client("sign", "e2")
         clients = (
-            ClientOrder("car", public_key(self.car.key), "e1"),
-            ClientOrder("sign", public_key(self.sign.key), "e2"),
+            ClientOrder("car", "e1"),
+            ClientOrder("sign", "e2"),
         )
         topics = (TopicOrder("planned", 10, ("e1",)),)
         self.site.obey(Orders(1, 1, "", self.site.server_orders(), topics, clients))

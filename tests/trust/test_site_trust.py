@@ -61,9 +61,19 @@ def test_what_the_authority_signed_counts_until_it_expires() -> None:
 def test_a_clock_that_was_never_set_keeps_nobody_out_and_lets_nothing_revoked_in() -> None:
     trust, shown = _trust(), issue_client(AUTHORITY, _car())
     assert trust.client(shown, CAR_KEY, 0.0) == _car()
-    trust.revoke(issue_revocations(AUTHORITY, RevocationList(1, 2_000)))
-    with pytest.raises(TrustError, match="expired"):  # the list was signed later than that
+    trust.note_signed(2_000)
+    with pytest.raises(TrustError, match="expired"):  # the orders were signed later than that
         trust.client(shown, CAR_KEY, 0.0)
+
+
+def test_a_manager_whose_clock_was_far_ahead_once_locks_nobody_out_for_good() -> None:
+    trust, shown = _trust(), issue_client(AUTHORITY, _car())
+    trust.note_signed(1 << 39)
+    trust.revoke(issue_revocations(AUTHORITY, RevocationList(1, 1 << 39)))
+    with pytest.raises(TrustError, match="expired"):
+        trust.client(shown, CAR_KEY, 1_500)
+    trust.note_signed(1_500)  # by its next orders
+    assert trust.client(shown, CAR_KEY, 1_500) == _car()
 
 
 def test_a_credential_of_another_key_is_refused() -> None:

@@ -7,6 +7,7 @@ import heapq
 import logging
 import math
 import os
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -148,6 +149,7 @@ class LiveManager:
             cloud=config.site.cloud,
             incarnation=draw_incarnation(os.urandom),
         )
+        self.refused_requests: Counter[str] = Counter()
         self.http: HttpEndpoint | None = None
         self._timer: asyncio.TimerHandle | None = None
 
@@ -180,7 +182,11 @@ class LiveManager:
 
     def status(self) -> dict[str, Any]:
         """Return what operators want to see."""
-        return {**self._manager.status(self._clock()), **links_status(self._mesh)}
+        return {
+            **self._manager.status(self._clock()),
+            **links_status(self._mesh),
+            "refused_requests": dict(self.refused_requests),
+        }
 
     async def enrol(
         self, enrolments: Sequence[Enrolment], *, is_operator: bool

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import hmac
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Protocol
@@ -36,6 +37,14 @@ _LEAST_TOKEN_LENGTH = 16
 _ANSWER_WITHIN_S = 30.0
 """How long an operator's request may take; a plan of a million clients is read in less."""
 CredentialKind = Literal["client", "server"]
+_REFUSALS = {
+    400: "invalid",
+    401: "wrong_token",
+    403: "not_allowed",
+    429: "too_many",
+    503: "unavailable",
+}
+"""By the status of the answer."""
 Answer = tuple[int, Any]
 """Status and content, to be sent as JSON."""
 
@@ -56,6 +65,8 @@ class ManagerService(Protocol):
 
     credential: bytes
     """The manager's own, signed: it signs those of clients."""
+    refused_requests: Counter[str]
+    """Enrolments and requests of operators that were not granted, by reason."""
 
     async def enrol(
         self, enrolments: Sequence[Enrolment], *, is_operator: bool
@@ -152,6 +163,13 @@ def manager_metrics(status: Mapping[str, Any]) -> bytes:
     }
     for name, (meaning, value) in gauges.items():
         text.add(f"nearcast_manager_{name}", "gauge", meaning, value)
+    text.add_by(
+        "nearcast_manager_refused_requests_total",
+        "counter",
+        "Enrolments and requests of operators that were not granted, by reason.",
+        "reason",
+        status["refused_requests"].items(),
+    )
     return text.encode()
 
 
@@ -163,7 +181,23 @@ async def answer_operator(
     body: bytes,
     headers: Mapping[str, str],
 ) -> Answer:
-    """Return the status and the content of the answer to one request."""
+    """Return the status and the content of the answer to one request; count it if refused."""
+    status, content = await _answer_checked(service, tokens, method, path, body, headers)
+    if status in _REFUSALS:
+        is_enrolment = path == "/clients" or path.startswith("/clients/")
+        what = "enrolment" if is_enrolment else "operation"
+        service.refused_requests[f"{what}_{_REFUSALS[status]}"] += 1
+    return status, content
+
+
+async def _answer_checked(
+    service: ManagerService,
+    tokens: Tokens,
+    method: str,
+    path: str,
+    body: bytes,
+    headers: Mapping[str, str],
+) -> Answer:
     given = headers.get("Authorization", "")
     is_operator = _shows(given, tokens.operate)
     if not is_operator and not (tokens.enrol and _shows(given, tokens.enrol)):

@@ -21,7 +21,7 @@ __all__ = ["StoredClients"]
 
 _PAIRS_AT_ONCE = 10_000
 """Pairs of server and topic that are gathered before they are written."""
-_ORDER = "SELECT homes.client, '', homes.server, homes.publish FROM homes"
+_ORDER = "SELECT homes.client, homes.server, homes.publish FROM homes"
 
 
 class StoredClients:
@@ -54,7 +54,7 @@ class StoredClients:
         )
         yield from _orders(
             rows(
-                "SELECT client, public_key, home, NULL FROM clients WHERE home = ?"
+                "SELECT client, home, NULL FROM clients WHERE home = ?"
                 " AND client NOT IN (SELECT client FROM homes)",
                 (server,),
             )
@@ -77,7 +77,7 @@ class StoredClients:
         if found is not None:
             return next(_orders([found]))
         enrolled = self.enrolled(client)
-        return ClientOrder(client, enrolled.public_key, enrolled.home) if enrolled else None
+        return ClientOrder(client, enrolled.home) if enrolled else None
 
     def counts(self) -> tuple[int, int]:
         """Return how many clients are planned, and how many have a credential."""
@@ -195,9 +195,9 @@ class StoredClients:
         ]
 
 
-def _orders(rows: Iterable[tuple[str, bytes, str, str | None]]) -> Iterator[ClientOrder]:
-    for client, key, home, publish in rows:
-        yield ClientOrder(client, key or b"", home, json.loads(publish) if publish else {})
+def _orders(rows: Iterable[tuple[str, str, str | None]]) -> Iterator[ClientOrder]:
+    for client, home, publish in rows:
+        yield ClientOrder(client, home, json.loads(publish) if publish else {})
 
 
 def _enrolled(row: tuple[str, bytes, str, float, float, int, int, bytes, bytes]) -> EnrolledClient:

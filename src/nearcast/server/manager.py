@@ -36,7 +36,8 @@ from nearcast.trust.signed import SigningKey
 __all__ = ["Manager", "ManagerSettings"]
 
 _MOST_PAUSES = 10_000
-_HIGHEST_REVISION = 1 << 53
+_MOST_AHEAD = 1 << 32
+"""Revisions that servers may be ahead of a store that was lost: a lie cannot use them up."""
 _PUSHES_PER_PASS = 8
 """Orders made before others get their turn: each is a query and a signature."""
 
@@ -225,7 +226,7 @@ class Manager:
                 self.refused += 1
 
     def _heard(self, record: _ServerRecord, message: Hello | LoadReport, now: float) -> None:
-        if not 0 <= message.revision < _HIGHEST_REVISION:
+        if not 0 <= message.revision <= self._state.revision + _MOST_AHEAD:
             self.refused += 1
             return
         record.heard_at, record.revision = now, message.revision

@@ -195,7 +195,7 @@ def make_orders(
 def with_cloud(order: ClientOrder, cloud: str) -> ClientOrder:
     """Return an order of a directory with the name of the cloud server."""
     publish = {topic: server or cloud for topic, server in order.publish.items()}
-    return ClientOrder(order.client, order.public_key, order.home, publish)
+    return ClientOrder(order.client, order.home, publish)
 
 
 def _next_topic(before: SiteTopic | None, planned: PlannedTopic, version: int) -> SiteTopic:

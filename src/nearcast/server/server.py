@@ -314,8 +314,10 @@ class Server:
 
     def _obey_document(self, document: bytes, now: float) -> bool:
         orders = read_orders(document, self._trust, self.settings.server)
-        self._trust.note_signed(orders.issued_s)
-        return self._obey(orders, now)
+        is_taken = self._obey(orders, now)
+        if is_taken:
+            self._trust.note_signed(orders.issued_s)
+        return is_taken
 
     def _obey(self, orders: Orders, now: float) -> bool:
         if orders.revocations:

@@ -54,7 +54,6 @@ class ClientOrder(msgspec.Struct, frozen=True):
     """A client that may connect, and where."""
 
     client: str
-    public_key: bytes
     home: str
     publish: dict[str, str] = {}
     """Servers that process its messages, by topic, for all that the plan knows: its home, the

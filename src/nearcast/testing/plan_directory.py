@@ -54,4 +54,4 @@ class PlanDirectory:
 
 
 def _order(one: PlannedClient) -> ClientOrder:
-    return ClientOrder(one.client, b"", one.home, dict(one.publish))
+    return ClientOrder(one.client, one.home, dict(one.publish))

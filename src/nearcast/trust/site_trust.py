@@ -33,8 +33,8 @@ class SiteTrust:
     """The authority's public key, the keys that it lets sign, and what was revoked.
 
     Time is told by the caller and may be wrong: it only decides whether a credential has expired,
-    and is never taken to be before what the authority itself has signed so far. A clock that was
-    never set keeps nobody out.
+    and is never taken to be before the orders in force were signed. A clock that was never set
+    keeps nobody out.
     """
 
     def __init__(self, authority_key: bytes) -> None:
@@ -47,8 +47,8 @@ class SiteTrust:
         """Servers that may sign, by the id of their signing key."""
         self._least_serials: dict[tuple[str, str], int] = {}
         self._verified: OrderedDict[bytes, None] = OrderedDict()
-        self._signed_until_s = 0
-        """When the last list or orders that were shown here had been signed."""
+        self._signed_s = 0
+        """When the orders in force were signed."""
 
     def open(self, kind: str, data: bytes) -> bytes:
         """Return the body of a document that the authority, or one it lets sign, has signed."""
@@ -111,7 +111,6 @@ class SiteTrust:
             return ()
         self.revocations, self.revocations_document = found, data
         self._least_serials = {(one.kind, one.name): one.least_serial for one in found.entries}
-        self.note_signed(found.issued_s)
         return found.entries
 
     def newer_list(self, told: bytes) -> bytes:
@@ -119,8 +118,12 @@ class SiteTrust:
         return self.revocations_document if self.revocations_document != told else b""
 
     def note_signed(self, at_s: int) -> None:
-        """Note when verified orders were signed: it is not earlier now."""
-        self._signed_until_s = max(self._signed_until_s, at_s)
+        """Note when the orders in force were signed: it is not earlier now.
+
+        Later orders count even if they were signed at an earlier time: a signer whose clock was
+        wrong once must be able to mend it.
+        """
+        self._signed_s = at_s
 
     def check(self, credential: ClientCredential, now_s: float) -> None:
         """Raise TrustError when a credential that was accepted no longer counts."""
@@ -144,5 +147,5 @@ class SiteTrust:
             raise TrustError(f"the credential of {kind} {name!r} was revoked", "revoked")
 
     def _check_time(self, validity: Validity, now_s: float) -> None:
-        if max(now_s, self._signed_until_s) >= validity.until_s:
+        if max(now_s, self._signed_s) >= validity.until_s:
             raise TrustError("the credential has expired", "expired")

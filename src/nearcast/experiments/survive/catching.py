@@ -17,7 +17,6 @@ from nearcast.testing.fake_disk import FakeDisk
 from nearcast.testing.simulated_site import SimulatedSite
 from nearcast.trust.rights import Rights
 from nearcast.wire.actions import Acknowledged, Confirmed
-from nearcast.wire.noise import public_key
 
 __all__ = ["attack", "bad_input", "hostile_members", "rights", "schedules", "truncation"]
 
@@ -61,7 +60,7 @@ def rights() -> bool:
     site = SimulatedSite(1)
     site.add_server("e0")
     client = site.add_client("c", "e0", rights=Rights(("allowed",), ("allowed",)))
-    order = ClientOrder("c", public_key(client.key), "e0")
+    order = ClientOrder("c", "e0")
     site.obey(Orders(1, 1, "cloud", site.server_orders(), (), (order,)))
     client.connect()
     site.run(3.0)
