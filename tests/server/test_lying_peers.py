@@ -5,17 +5,23 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import pytest
+from msgspec import structs
 
+from nearcast.broker.ownership import NOBODY, Token
 from nearcast.errors import WireError
-from nearcast.server.broker_messages import Advance, Copies, CopyNack
+from nearcast.server.broker_messages import Advance, Claim, Copies, CopyAck, CopyNack, Denied
 from nearcast.server.early_copies import EarlyCopies
 from nearcast.server.effects import Effects
 from nearcast.server.mesh_messages import (
     Forward,
+    ForwardBusy,
     Manages,
     MeshMessage,
     Notice,
     Notices,
+    OrdersShown,
+    ShowOrders,
+    SpoolDamaged,
     Subscribers,
     SubscribersKnown,
     Undelivered,
@@ -25,7 +31,10 @@ from nearcast.server.mesh_messages import (
     encode_mesh,
 )
 from nearcast.server.server import Server
+from nearcast.server.signed_orders import sign_orders
 from nearcast.server.site_orders import ClientOrder, Orders, TopicOrder
+from nearcast.server.spool_shares import SpoolShares
+from nearcast.spool.changes import Position
 from nearcast.testing.authority import SmallAuthority
 from nearcast.testing.simulated_site import SimulatedSite
 from nearcast.trust.credentials import Validity
@@ -242,6 +251,143 @@ def test_early_copies_are_bounded() -> None:
     early.keep("e2", Copies("huge", (bytes(5 << 20),)), 1.0)
     assert not early
     assert early.take(lambda server, topic: True, 1.0) == []
+
+
+def _owned(made: TwoEdges) -> dict[str, bool]:
+    streams = made.broker.broker.topics["traffic/north"].claims._gate.streams
+    return {name: one.is_owned for name, one in streams.items()}
+
+
+def _claim(version: int, *publishers: str, whole: bool = False) -> Claim:
+    return Claim("traffic/north", publishers, Token(version, 9, "e2", 1), whole)
+
+
+def _published() -> TwoEdges:
+    """The sign is at e1 and the car publishes through e2, its home by the orders."""
+    made = TwoEdges()
+    for name in ("car", "sign"):
+        made.people[name].publish("traffic/north", b"x")
+    made.site.run(2.0)
+    assert _owned(made) == {"car": True, "sign": True}
+    return made
+
+
+def test_a_server_that_no_orders_name_claims_no_stream_of_a_publisher_that_is_heard_elsewhere() -> (
+    None
+):
+    made = _published()
+    made.people["sign"].publish("traffic/north", b"y")
+    made.site.run(0.1)
+    made.say(Vouch((made.people["sign"].credential,)))
+    answers = made.say(_claim(0, "sign", "nobody", whole=True))
+    assert answers == [
+        WhoIs(("nobody",)),
+        Denied("traffic/north", ("sign",), Token(0, 9, "e2", 1), NOBODY),
+    ]
+    assert _owned(made) == {"car": True, "sign": True}
+    assert made.broker.counts["claims_refused"] == 2
+    made.say(_claim(0, "car", whole=True))  # its home may stand in, and gets nothing else
+    assert _owned(made) == {"car": False, "sign": True}
+
+
+def test_a_claim_by_an_assignment_that_is_not_known_here_needs_signed_orders() -> None:
+    made = _published()
+    claim = _claim(1 << 40, "car", "sign", whole=True)
+    assert made.say(claim) == [ShowOrders()]
+    newer = Orders(
+        9, 9, "cloud", made.site.server_orders(),
+        (TopicOrder("traffic/north", 10, ("e2",), version=1 << 40),), (), server="e2",
+    )  # fmt: skip
+    for liar, document in (
+        ("e2", sign_orders(STRANGER.key, newer)),
+        ("e2", sign_orders(made.site.authority.key, structs.replace(newer, server="cloud"))),
+        ("cloud", sign_orders(made.site.authority.key, newer)),
+    ):
+        made.say(OrdersShown(document), liar)
+        made.say(claim)
+    assert _owned(made) == {"car": True, "sign": True}
+    assert made.broker.counts["mesh_refused"] == 3
+    made.say(OrdersShown(sign_orders(made.site.authority.key, newer)))
+    made.say(claim)
+    assert _owned(made) == {"car": False, "sign": False}
+
+
+def test_topics_that_no_orders_name_belong_to_whoever_uses_them() -> None:
+    made = TwoEdges()
+    made.people["sign"].publish("traffic/new", b"x")
+    made.site.run(2.0)
+    made.say(Claim("traffic/new", ("sign",), Token(0, 9, "e2", 1)))
+    streams = made.broker.broker.topics["traffic/new"].claims._gate.streams
+    assert not streams["sign"].is_owned
+
+
+def test_a_claim_does_not_wait_for_ever_for_a_server_that_no_orders_name() -> None:
+    made = TwoEdges()
+    made.say(Manages("traffic/north"))
+    home = _home(made)
+    home._peers.on(Claim, lambda *_: None)  # it takes the question and never answers
+    made.people["sign"].publish("traffic/north", b"y")
+    made.site.run(5.0)
+    assert made.spooled() == {"traffic/north": 0}
+    made.site.run(15.0)
+    assert made.spooled() == {"traffic/north": 1}
+    assert made.broker.counts["streams_taken_over"] == 1
+
+
+def test_only_who_was_asked_denies_and_only_who_keeps_copies_acknowledges_them() -> None:
+    made = _published()
+    made.say(Denied("traffic/north", ("car",), NOBODY, Token(1 << 40, 1, "e2", 1)))
+    made.say(CopyAck("traffic/north", Position("car", 1, 9)))
+    assert made.broker.counts["mesh_refused"] == 2
+
+
+def test_copies_of_a_stream_that_another_has_are_refused() -> None:
+    made = _published()
+    made.say(Manages("traffic/north"))
+    made.say(_copies("traffic/north", "sign"))
+    assert made.broker.counts["mesh_not_allowed"] == 1
+    made.say(CopyNack("traffic/north", "sign", 1, ((1, 9),)))
+    assert made.broker.counts["mesh_refused"] == 1
+    assert made.spooled() == {"traffic/north": 2}
+
+
+def test_a_server_forwards_nothing_of_a_publisher_that_is_heard_elsewhere() -> None:
+    made = _published()
+    made.people["sign"].publish("traffic/north", b"y")
+    made.site.run(0.1)
+    made.say(Vouch((made.people["sign"].credential,)))
+    assert made.say(_forward("traffic/north", "sign")) == [
+        ForwardBusy("traffic/north", "sign", 0.2)
+    ]
+    made.people["car"].publish("traffic/north", b"z")
+    made.site.run(0.2)
+    made.say(_forward("traffic/north", "car"), "cloud")  # its home is e2, which has just spoken
+    assert made.broker.counts["mesh_not_home"] == 2
+
+
+def test_whole_spools_are_sent_as_fast_as_a_link_allows_and_no_faster() -> None:
+    effects = Effects()
+    shares = SpoolShares(effects, lambda server, topic: 40 << 20 if server == "e2" else None)
+    for topic in ("a", "b", "c", "c"):
+        shares.ask("e2", topic, bulk=False)
+    shares.ask("e3", "a", bulk=True)  # not for it
+    assert shares.take(0.0) == [("e2", "a", False), ("e2", "b", False)]
+    assert effects.counts["shares_put_off"] == 1
+    assert shares.take(1.0) == []
+    assert shares.next_wakeup() < 5.0
+    assert shares.take(shares.next_wakeup()) == [("e2", "c", False)]
+    assert shares.next_wakeup() == float("inf")
+
+
+def test_a_server_that_asks_for_a_spool_again_and_again_gets_it_a_few_times() -> None:
+    made = _published()
+    made.say(Manages("traffic/north"))
+    sent: list[str] = []
+    made.broker._peers.send_copies = lambda server, topic, *_, **__: sent.append(topic)  # type: ignore[method-assign]
+    for _ in range(6_000):
+        made.broker._peers.dispatch("e2", [encode_mesh(SpoolDamaged("traffic/north"))], 1_000.0)
+        made.broker._broker_part.finish(1_000.0)
+    assert 0 < len(sent) <= (64 << 20) // (16 << 10) + 1
 
 
 def _revoked(site: SimulatedSite, client: str, least_serial: int) -> bytes:

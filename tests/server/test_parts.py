@@ -14,6 +14,7 @@ from nearcast.server.authorise import Authoriser
 from nearcast.server.delivery import Delivery
 from nearcast.server.effects import Effects
 from nearcast.server.home_clients import HomeClients, Starts
+from nearcast.server.home_witness import HomeWitness
 from nearcast.server.log_rows import NotificationRow
 from nearcast.server.mesh_messages import (
     Forward,
@@ -126,6 +127,7 @@ def router(around: Surroundings, publishers: Publishers, cloud: str = "cloud") -
             lambda server, client: None,
             lambda client, now: None,
         ),
+        HomeWitness("e1", None, 3.0),
         0.2,
         3.0,
     )

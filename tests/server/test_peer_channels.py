@@ -388,6 +388,8 @@ def test_few_incarnations_are_remembered() -> None:
         sender.send("b", b"x")
         receiver.receive("a", sender.poll(0.0)[0][1], 0.0)
     assert len(receiver._peers["a"].past) <= 16
+    assert receiver.flips_refused == 99 - 17  # what it costs to tell it everything is bounded
+    assert receiver.receive("a", sender.poll(60.0)[0][1], 60.0) == [b"x"]
 
 
 def test_an_incarnation_fits_into_a_frame() -> None:

@@ -63,6 +63,7 @@ def test_restarts_and_plan_switches_leave_nothing_unacknowledged(seed: int) -> N
         server.kill()
         made.publish_some(5)
         server.restart()
+    made.site.obey(made.orders(5))  # as a manager repeats them: one may have been down
     made.site.run(40.0)
     assert made.unacknowledged == 0
     assert set(acknowledged(made).values()) == {2}

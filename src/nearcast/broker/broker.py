@@ -10,6 +10,7 @@ processors, the rest at once; `on_committed` gets the tickets that the log gives
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 
 from msgspec import structs
 
@@ -287,11 +288,15 @@ class Broker:
         """Whether claims are not won yet."""
         return bool(self._claiming)
 
-    def repeat_claims(self, is_away: Callable[[str], bool], may_ask: Callable[[str], bool]) -> None:
-        """Go on without servers that are away, and ask the others again."""
+    def repeat_claims(
+        self, is_away: Callable[[str, str], bool], may_ask: Callable[[str], bool]
+    ) -> None:
+        """Go on without servers that are away from a topic, and ask the others again."""
         for topic in self._claiming.values():
             past_brokers = topic.settings.past_brokers
-            topic.claims.repeat(is_away, may_ask, past_brokers, self._actions)
+            topic.claims.repeat(
+                partial(is_away, topic.settings.topic), may_ask, past_brokers, self._actions
+            )
             self._mark_due(topic)
 
     # Acknowledgements of two servers, see `acknowledgements`

@@ -86,6 +86,20 @@ class TopicClaims:
         stream = self._gate.streams.get(publisher)
         return stream is not None and stream.is_owned
 
+    def is_owner(self, server: str, publisher: str) -> bool:
+        """Tell whether another server has the strongest claim to a stream, or is asked for it."""
+        ownership = self.ownership
+        claim = ownership.claims.get(publisher)
+        return ownership.strongest(publisher).server == server or (
+            claim is not None and server in claim.unheard
+        )
+
+    def is_anothers(self, server: str, publisher: str) -> bool:
+        """Tell whether a stream is known to be processed here, or by a third server."""
+        if self.is_owner(server, publisher):
+            return False
+        return self.owns(publisher) or bool(self.ownership.strongest(publisher).server)
+
     # Claims made here
 
     def own(

@@ -117,6 +117,7 @@ class ServerReport:
             "kernel_drops": None if udp is None else udp.sessions.kernel_drops(),
             "strangers_dropped": None if strangers is None else strangers.kernel_drops(),
             "mesh_dropped": self._channels.dropped,
+            "mesh_flips_refused": self._channels.flips_refused,
             "mesh_link_drops": sum(one.dropped_messages for one in self._mesh.states()),
             "mesh_rejected": dict(self._mesh.rejected),
             "event_log_rows_dropped": 0 if events is None else events.counters.rows_dropped,

@@ -14,18 +14,23 @@ from nearcast.broker.topic_processing import ProcessorWatch
 from nearcast.errors import WireError
 from nearcast.server.authorise import Authoriser
 from nearcast.server.broker_messages import Advance, Copies, CopyAck, CopyNack
+from nearcast.server.claim_door import ClaimDoor
 from nearcast.server.claims import Claims
 from nearcast.server.delivery import Delivery
 from nearcast.server.early_copies import EarlyCopies
 from nearcast.server.effects import Effects
+from nearcast.server.home_witness import HomeWitness
 from nearcast.server.mesh_messages import Forgets, Manages, SpoolDamaged
 from nearcast.server.peers import Peers
 from nearcast.server.router import Router
 from nearcast.server.server_settings import ServerSettings
+from nearcast.server.shown_orders import ShownOrders
 from nearcast.server.site_orders import Orders
+from nearcast.server.spool_shares import SpoolShares
 from nearcast.server.subscribers import SubscriberDirectory
 from nearcast.server.topic_expiry import TopicExpiry
 from nearcast.server.topic_registry import TopicRegistry
+from nearcast.server.vouching import Vouching
 from nearcast.spool.changes import GENERATION, LiveTopic
 from nearcast.wire.publication import Origin, Publication, decode_record
 
@@ -77,6 +82,7 @@ class BrokerPart:
             lambda topic: self.topics.is_ordered(topic) or bool(directory.subscribers(topic)),
             settings.topic_idle_s,
         )
+        self._shares = SpoolShares(effects, self._size_for)
         self._has_orders = False
         self._delivery: Delivery
         self._router: Router
@@ -91,7 +97,13 @@ class BrokerPart:
         peers.on(SpoolDamaged, self._on_spool_damaged)
 
     def connect(
-        self, delivery: Delivery, router: Router, on_expired: Callable[[str], None]
+        self,
+        delivery: Delivery,
+        router: Router,
+        vouching: Vouching,
+        shown: ShownOrders,
+        witness: HomeWitness,
+        on_expired: Callable[[str], None],
     ) -> None:
         """Take the parts that notifications and answers to publishers go through.
 
@@ -101,10 +113,13 @@ class BrokerPart:
             Is told of a topic that was given up.
         """
         self._delivery, self._router, self._on_expired = delivery, router, on_expired
+        door = ClaimDoor(self.topics, vouching, shown, witness, self._effects)
+        self.claims.connect(door, vouching)
 
     def obey(self, orders: Orders, now: float) -> None:
         """Manage topics as new orders say; what came before is processed as it was ordered."""
         self._has_orders = True
+        self._shares.forget(frozenset(one.server for one in orders.servers))
         self.do(self.broker.run(now))
         for actions in self.topics.obey(orders):
             self.do(actions)
@@ -146,12 +161,16 @@ class BrokerPart:
 
     def next_wakeup(self) -> float:
         """Return when to call `on_timer` at the latest."""
-        return min(self.claims.next_wakeup(), self._expiry.next_wakeup())
+        return min(
+            self.claims.next_wakeup(), self._expiry.next_wakeup(), self._shares.next_wakeup()
+        )
 
     def finish(self, now: float) -> None:
         """End a pass: share spools with brokers that are new, process what it brought."""
         for server, topic in self.topics.take_newcomers():
-            self.broker.share(topic, server)
+            self._shares.ask(server, topic, bulk=True)
+        for server, topic, bulk in self._shares.take(now):
+            self._share(server, topic, bulk)
         if self.broker.has_work:
             self.do(self.broker.run(now))
             self.claims.note(now)
@@ -239,7 +258,7 @@ class BrokerPart:
         copies = [
             copy
             for record in message.records
-            if self._may_copy(copy := decode_record(topic, record, Origin.COPY))
+            if self._may_copy(server, copy := decode_record(topic, record, Origin.COPY))
         ]
         self.ensure_kept(topic)
         self._effects.counts["copies"] += len(copies)
@@ -249,7 +268,10 @@ class BrokerPart:
         if message.wants_ack:
             self.broker.owe_copies(topic, dict.fromkeys(one.publisher for one in copies), server)
 
-    def _on_copy_ack(self, _server: str, ack: CopyAck, _now: float) -> None:
+    def _on_copy_ack(self, server: str, ack: CopyAck, _now: float) -> None:
+        managed = self.broker.topics.get(ack.topic)
+        if managed is not None and server not in managed.settings.keepers:
+            raise WireError(f"it keeps no copies of {ack.topic!r}")
         _, epoch, sequence = ack.position
         if not (0 <= epoch < _LARGEST and 0 <= sequence < _LARGEST):
             raise WireError("CopyAck: a number is out of range")
@@ -265,10 +287,18 @@ class BrokerPart:
             server, topic, copy.publications, bulk=copy.is_bulk, wants_ack=copy.wants_ack
         )
 
-    def _may_copy(self, copy: Publication) -> bool:
-        """Tell whether nothing speaks against a copy: its publisher may have left long ago."""
-        client = copy.publisher
+    def _may_copy(self, server: str, copy: Publication) -> bool:
+        """Tell whether nothing speaks against a copy: its publisher may have left long ago.
+
+        A server that no orders name has nothing of streams that others have.
+        """
+        client, topic = copy.publisher, copy.topic
+        managed = self.broker.topics.get(topic)
         is_refused = (
+            managed is not None
+            and not self.topics.is_named(server, topic, past=True)
+            and managed.claims.is_anothers(server, client)
+        ) or (
             self._authoriser.knows(client)
             and self._authoriser.authorise(client, "publish", copy.topic) is not None
         )
@@ -282,19 +312,35 @@ class BrokerPart:
     def _on_copy_nack(self, server: str, nack: CopyNack, now: float) -> None:
         self._check_broker(server, nack.topic)
         topic, publisher, epoch = nack.topic, nack.publisher, nack.epoch
+        managed = self.broker.topics.get(topic)
+        is_owner = managed is not None and managed.claims.is_owner(server, publisher)
+        if not is_owner and not self.topics.is_named(server, topic, past=True):
+            raise WireError(f"it has not claimed {topic!r} of {publisher!r}")
         found, gone = self.broker.recall(topic, publisher, epoch, nack.missing)
         self._peers.send_copies(server, topic, found)
         if gone:
             self._peers.send(server, Advance(topic, publisher, epoch, gone))
 
     def _on_spool_damaged(self, server: str, message: SpoolDamaged, _now: float) -> None:
-        """Send all that is durable: what the other one has comes as repetitions, without effect.
+        self._shares.ask(server, message.topic, bulk=False)
 
-        Not as bulk: before any answer to its claims, which would let it go on without them.
+    def _share(self, server: str, topic: str, bulk: bool) -> None:
+        """Send a spool: what the other one has comes as repetitions, without effect.
+
+        To one that lost something all that is durable, and before any answer to its claims, which
+        would let it go on without them.
         """
-        managed = self.broker.topics.get(message.topic)
-        if managed is not None and server in managed.settings.other_brokers:
-            self._peers.send_copies(server, message.topic, managed.durable_messages())
+        if bulk:
+            self.broker.share(topic, server)
+        else:
+            self._peers.send_copies(server, topic, self.broker.topics[topic].durable_messages())
+
+    def _size_for(self, server: str, topic: str) -> int | None:
+        """Return the size of a spool that a server may have."""
+        managed = self.broker.topics.get(topic)
+        if managed is None or server not in managed.settings.keepers:
+            return None
+        return managed.spool.size_bytes
 
     def _on_advance(self, server: str, advance: Advance, now: float) -> None:
         self._check_broker(server, advance.topic)

@@ -39,10 +39,12 @@ __all__ = [
     "NewOrders",
     "Notice",
     "Notices",
+    "OrdersShown",
     "Presence",
     "ReplayedNotice",
     "Resume",
     "Resumed",
+    "ShowOrders",
     "SpoolDamaged",
     "Subscribers",
     "SubscribersKnown",
@@ -269,6 +271,16 @@ class NewOrders(MeshStruct, frozen=True):
     document: bytes
 
 
+class ShowOrders(MeshStruct, frozen=True):
+    """A server to one that claims streams by an assignment that is not known here."""
+
+
+class OrdersShown(MeshStruct, frozen=True):
+    """Answer to ShowOrders: the sender's own orders, as the manager signed them."""
+
+    document: bytes
+
+
 class Vouch(MeshStruct, frozen=True):
     """A client's home to another server, before it speaks of the client: signed credentials."""
 
@@ -325,6 +337,8 @@ MeshMessage = (
     | Hello
     | LoadReport
     | NewOrders
+    | ShowOrders
+    | OrdersShown
     | Vouch
     | WhoIs
     | WhereIs

@@ -31,7 +31,7 @@ __all__ = ["PeerChannels", "draw_incarnation"]
 
 _INCARNATION_BITS = 62
 _PAST_LIMIT = 16
-"""Incarnations of a server that are remembered; it rarely starts as often within `late_s`."""
+"""Incarnations of a server within `late_s`: no further one is believed."""
 
 
 def draw_incarnation(random_bytes: Callable[[int], bytes]) -> int:
@@ -81,6 +81,8 @@ class PeerChannels:
         """Messages given up because too many waited, or one was too large."""
         self.refused = 0
         """What came and was not a frame."""
+        self.flips_refused = 0
+        """Frames of servers that claim to have started too often."""
         self.resent = 0
         """Messages that were sent again."""
 
@@ -127,6 +129,9 @@ class PeerChannels:
         if found.incarnation != peer.incarnation:
             if now - peer.past.get(found.incarnation, -NEVER) < self._settings.late_s:
                 return []  # a leftover of an incarnation that is over
+            if sum(now - at < self._settings.late_s for at in peer.past.values()) >= _PAST_LIMIT:
+                self.flips_refused += 1  # each costs telling it everything; it sends again
+                return []
             self._begin_anew(server, peer, found.incarnation, now)
         if peer.has_dropped:
             peer.has_dropped = False

@@ -6,6 +6,7 @@ heard what a crash may undo. What was settled later, subscribers hear as it come
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 
 from nearcast.broker.broker import Broker
@@ -21,6 +22,8 @@ __all__ = ["Replays"]
 
 _WAITING_LIMIT = 10_000
 """Questions that may wait for their answers; clients repeat what is refused."""
+_HOME_LIMIT = _WAITING_LIMIT // 2
+"""The same for one home: others are answered too."""
 _PER_PASS = 2_000
 """Notifications, about, after which other events have their turn."""
 _LOOKED_AT = 200
@@ -47,19 +50,25 @@ class Replays:
         """Takes the answers to this server's own clients."""
         self._waiting: dict[tuple[str, str, str], tuple[int, int]] = {}
         """By home, topic and client: after which offset, and up to which."""
+        self._by_home: Counter[str] = Counter()
+        """How many of them each home has."""
         self._has_more = False
         peers.on(Resume, self._on_resume)
 
     def ask(self, home: str, topic: str, client: str, since: int) -> None:
         """Take a question; it is answered at the end of this pass or of a later one."""
-        if len(self._waiting) >= _WAITING_LIMIT:
+        key = (home, topic, client)
+        if key not in self._waiting and (
+            len(self._waiting) >= _WAITING_LIMIT or self._by_home[home] >= _HOME_LIMIT
+        ):
             self._effects.counts["resumes_refused"] += 1
             return
         managed = self._broker.topics.get(topic)
         through = managed.end if managed is not None else 0
         if since == SINCE_START:
             since = managed.first_offset if managed is not None else 0
-        self._waiting[home, topic, client] = (since, through)
+        self._by_home[home] += key not in self._waiting
+        self._waiting[key] = (since, through)
         self._effects.counts["resumes"] += 1
         self._has_more = True
 
@@ -83,6 +92,7 @@ class Replays:
         budget, self._has_more = _PER_PASS, False
         for key in list(self._waiting)[:_LOOKED_AT]:
             since, through = self._waiting.pop(key)
+            self._by_home[key[0]] -= 1
             managed = self._broker.topics.get(key[1])
             is_allowed = managed is None or self._allows(*key, now)
             if key[2] and not is_allowed:
@@ -91,6 +101,7 @@ class Replays:
             if not is_allowed or (managed is not None and managed.durable_end < through):
                 # behind the others: its sync or the home's subscribers are to come
                 self._waiting[key] = (since, through)
+                self._by_home[key[0]] += 1
                 continue
             self._has_more = bool(self._waiting)
             budget -= self._answer(*key, since, through, now)

@@ -10,6 +10,7 @@ from nearcast.broker.broker import Broker
 from nearcast.broker.sequence_gate import Verdict
 from nearcast.errors import WireError
 from nearcast.server.effects import Effects
+from nearcast.server.home_witness import HomeWitness
 from nearcast.server.mesh_messages import (
     Forward,
     ForwardAck,
@@ -78,6 +79,8 @@ class Router:
         Tells whether this server takes publications; else their publishers are told to wait.
     vouching
         Shows the publishers of forwarded messages, and decides about those of other servers.
+    witness
+        Tells which server a publisher of others may be at.
     takeover_s
         How long another server takes nothing before this one stands in for it.
     """
@@ -93,10 +96,11 @@ class Router:
         ensure_kept: Callable[[str], None],
         is_ready: Callable[[float], bool],
         vouching: Vouching,
+        witness: HomeWitness,
         retry_after_s: float,
         takeover_s: float,
     ) -> None:
-        self._vouching = vouching
+        self._vouching, self._witness = vouching, witness
         self._takeover_s, self._look_at = takeover_s, float("-inf")
         self._peers, self._broker, self._effects = peers, broker, effects
         self.targets = targets
@@ -139,6 +143,7 @@ class Router:
     def obey(self, orders: Orders) -> None:
         """Route by new orders."""
         self.targets.obey(orders)
+        self._witness.obey(orders)
         if self.routes is not None:
             self.routes.obey(orders)
         self._ahead.clear()
@@ -240,17 +245,26 @@ class Router:
         is_refused = message.durable and not (
             self._is_ready(now) and self._has_orders_for(message, now)
         )
+        believed = {one: self._believe(server, one, now) for one in allowed}
         now_us = int(now * 1e6)
         for publication, oldest in zip(publications, message.oldest, strict=True):
             publication.oldest, publication.arrived_us = oldest, now_us
             if not allowed[publication.publisher]:
                 continue
-            if is_refused:
+            if is_refused or not believed[publication.publisher]:
                 self.refuse_for_now(publication, server)
             elif message.durable:
                 self._broker.admit(publication, server, now, message.version)
             else:
                 self._broker.admit_once(publication, server)
+
+    def _believe(self, server: str, client: str, now: float) -> bool:
+        """Tell whether a publisher may be at the server that forwards for it."""
+        if not self._witness.may_speak(server, client, now):
+            self._effects.counts["mesh_not_home"] += 1
+            return False
+        self._witness.note(server, client, now)
+        return True
 
     def _has_orders_for(self, message: Forward, now: float) -> bool:
         """Tell whether this server need not wait for newer orders, which the home has.

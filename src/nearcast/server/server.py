@@ -24,13 +24,10 @@ from nearcast.server.effects import Effects
 from nearcast.server.guests import Guests
 from nearcast.server.handover import Handover
 from nearcast.server.home_clients import HomeClients
+from nearcast.server.home_witness import HomeWitness
 from nearcast.server.introductions import Introductions
 from nearcast.server.load_reports import LoadReports
-from nearcast.server.mesh_messages import (
-    LoadReport,
-    Manages,
-    NewOrders,
-)
+from nearcast.server.mesh_messages import LoadReport, Manages, NewOrders
 from nearcast.server.outputs import Outputs
 from nearcast.server.peer_channels import PeerChannels
 from nearcast.server.peers import Peers
@@ -39,6 +36,7 @@ from nearcast.server.replays import Replays
 from nearcast.server.resumption import Resumption
 from nearcast.server.router import Router
 from nearcast.server.server_settings import EdgeSettings, ServerSettings
+from nearcast.server.shown_orders import ShownOrders
 from nearcast.server.signed_orders import read_orders
 from nearcast.server.site_orders import ClientOrder, Orders
 from nearcast.server.stream_targets import StreamTargets
@@ -129,6 +127,8 @@ class Server:
         self.targets = StreamTargets(
             settings.server, settings.capacity, settings.default_spool, is_visitor
         )
+        witness = HomeWitness(settings.server, sessions, settings.takeover_s)
+        self._shown = ShownOrders(peers, trust)
         router = self._router = Router(
             peers,
             part.broker,
@@ -139,6 +139,7 @@ class Server:
             part.ensure_kept,
             self._is_ready,
             self._vouching,
+            witness,
             settings.retry_after_s,
             settings.takeover_s,
         )
@@ -193,13 +194,13 @@ class Server:
                 edge,
             )
         pass_on = self.clients.handover.pass_on if self.clients else self._count_undelivered
-        note = self.clients.resumption.note if self.clients else self._note_nothing
+        note = self.clients.resumption.note if self.clients else lambda broker, reached: None
         hearers = self.clients.hearers if self.clients else lambda topic, clients, now: clients
         self._delivery = Delivery(
             peers, directory, effects, clock, sessions, pass_on, hearers, note
         )
         on_expired = self.clients.forget_topic if self.clients else lambda topic: None
-        part.connect(self._delivery, router, on_expired)
+        part.connect(self._delivery, router, self._vouching, self._shown, witness, on_expired)
         peers.on(Manages, self._on_manages)
         peers.on(NewOrders, self._on_orders)
 
@@ -317,6 +318,7 @@ class Server:
         is_taken = self._obey(orders, now)
         if is_taken:
             self._trust.note_signed(orders.issued_s)
+            self._shown.obey(document)
         return is_taken
 
     def _obey(self, orders: Orders, now: float) -> bool:
@@ -375,15 +377,11 @@ class Server:
             subscriptions = self.clients.subscriptions
             subscriptions.tell(subscriptions.updates.introduce(server))
 
-    def _note_nothing(self, _broker: str, _reached: Mapping[str, int]) -> None:
-        """Have no clients that hear anything."""
-
     def _count_undelivered(self, _client: str, frames: Sequence[bytes], _now: float) -> None:
         self.counts["notifications_undelivered"] += len(frames)
 
     def _load(self) -> LoadReport:
         targets, counts = self.targets, self.counts
-        told = self.orders.revocations if self.orders is not None else b""
         return LoadReport(
             self.orders.revision if self.orders is not None else 0,
             len(self.sessions) if self.sessions is not None else 0,
@@ -395,6 +393,6 @@ class Server:
             counts["publications"] + counts["forwarded_in"],
             counts["notifications"],
             self.loop_lag_s,
-            self._trust.newer_list(told),
+            self._trust.newer_list(self.orders.revocations if self.orders else b""),
             self._effects.take_pauses(),
         )

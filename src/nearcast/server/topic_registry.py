@@ -48,6 +48,7 @@ class TopicRegistry:
         self._recovered = dict(recovered)
         self._orders: dict[str, TopicOrder] = {}
         self._rules: tuple[ProcessorRule, ...] = ()
+        self._cloud = ""
         self._second = ""
         """Where copies go that have to be somewhere besides here."""
         self._wanted: dict[str, TopicSettings] = {}
@@ -66,7 +67,7 @@ class TopicRegistry:
     def obey(self, orders: Orders) -> list[Actions]:
         """Take new orders."""
         before, self._orders = self._orders, {one.topic: one for one in orders.topics}
-        self._rules = orders.processors
+        self._rules, self._cloud = orders.processors, orders.cloud
         edges = sorted(one.server for one in orders.servers if one.server != orders.cloud)
         seconds = (orders.cloud, *edges)
         self._second = next((one for one in seconds if one and one != self._settings.server), "")
@@ -143,6 +144,21 @@ class TopicRegistry:
     def is_ordered(self, topic: str) -> bool:
         """Tell whether orders name a topic."""
         return topic in self._orders
+
+    def is_named(self, server: str, topic: str, *, past: bool = False) -> bool:
+        """Tell whether a server manages a topic by the orders: any one if they do not name it.
+
+        With `past` also one that did by earlier orders.
+        """
+        order = self._orders.get(topic)
+        if order is None or server in order.brokers or server == self._cloud:
+            return True
+        return past and server in order.moved_from
+
+    def version(self, topic: str) -> int:
+        """Return the version of a topic's assignment; 0 where the orders do not name it."""
+        order = self._orders.get(topic)
+        return order.version if order is not None else 0
 
     def is_past(self, topic: str) -> bool:
         """Tell whether a topic is only kept here: other servers were ordered to manage it."""
@@ -270,7 +286,7 @@ class TopicRegistry:
                 managed.settings,
                 other_brokers=others,
                 past_brokers=self._past_others(topic),
-                version=self._version(topic),
+                version=self.version(topic),
             )
             self._newcomers += [(server, topic) for server in others if server not in known]
 
@@ -283,10 +299,6 @@ class TopicRegistry:
         known.update(self._past.get(topic, {}))
         present = self.brokers_of(topic)
         return tuple(one for one in known if one not in present and one != self._settings.server)
-
-    def _version(self, topic: str) -> int:
-        order = self._orders.get(topic)
-        return order.version if order is not None else 0
 
     def _settings_of(self, topic: str) -> TopicSettings:
         order = self._orders.get(topic)
@@ -307,7 +319,7 @@ class TopicRegistry:
             self._past_others(topic),
             level=2 if rule.acknowledge == "two" else 1,
             second=self._second,
-            version=self._version(topic),
+            version=self.version(topic),
             guard=self._settings.guard,
             stream_limit=self._settings.stream_limit,
             stream_idle_s=self._settings.stream_idle_s,

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 
 import msgspec
+from msgspec import structs
 
 from nearcast.broker.requests import ProcessResult
 from nearcast.errors import SpoolError
@@ -19,6 +20,7 @@ from nearcast.server.outputs import Incident, Outputs
 from nearcast.server.peer_channels import PeerChannels, draw_incarnation
 from nearcast.server.server import ClientAccess, Server
 from nearcast.server.server_settings import ServerSettings
+from nearcast.server.signed_orders import sign_orders
 from nearcast.server.site_orders import Orders
 from nearcast.server.stream_targets import Capacity
 from nearcast.spool.changes import LiveState
@@ -125,7 +127,7 @@ class SimulatedServer:
             damages=len(recovered.damages),
         )
         if self.saved_orders is not None:
-            self.do(self.node.obey(self.saved_orders, self.clock.read()))
+            self.do(self.node.obey_document(self._signed(self.saved_orders), self.clock.read()))
         self.wake()
         return True
 
@@ -176,7 +178,11 @@ class SimulatedServer:
 
     def obey(self, orders: Orders) -> None:
         """Take orders that no manager sent."""
-        self._happen(lambda node: node.obey(orders, self.clock.read()))
+        document = self._signed(orders)
+        self._happen(lambda node: node.obey_document(document, self.clock.read()))
+
+    def _signed(self, orders: Orders) -> bytes:
+        return sign_orders(self._site.authority.key, structs.replace(orders, server=self.name))
 
     def _on_time(self) -> None:
         self._wakeup = float("inf")

@@ -115,6 +115,11 @@ class ServerSessions:
         session = self._table.by_client.get(client)
         return session is not None and session.init.visits
 
+    def heard_at(self, client: str) -> float:
+        """Return when a client was last heard here."""
+        session = self._table.by_client.get(client)
+        return session.last_heard if session is not None else float("-inf")
+
     # Datagrams in
 
     def receive(self, datagrams: Iterable[tuple[bytes, Address]], now: float) -> list[ServerEvent]:

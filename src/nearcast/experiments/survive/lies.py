@@ -13,7 +13,7 @@ from msgspec import structs
 
 from nearcast.broker.ownership import Token
 from nearcast.experiments.survive.attacked_site import AttackedSite
-from nearcast.server.broker_messages import Advance, Copies, Yielded
+from nearcast.server.broker_messages import Advance, Claim, Copies, CopyAck, Denied, Yielded
 from nearcast.server.mesh_messages import (
     Forward,
     ForwardAck,
@@ -112,6 +112,20 @@ def _yielded(attacked: AttackedSite, number: int) -> MeshMessage:
     return Yielded(_TOPIC, Token(number % 5, number), (position,))
 
 
+def _claim(attacked: AttackedSite, number: int) -> MeshMessage:
+    """Claim streams by an assignment that nobody ordered, or of publishers that are elsewhere."""
+    token = Token(number << 20 if number % 2 else 0, number, "e1", 1)
+    return Claim(_TOPIC, (_VICTIM, f"made up {number % 7}"), token, whole=number % 3 == 0)
+
+
+def _denied(attacked: AttackedSite, number: int) -> MeshMessage:
+    """Deny claims, and acknowledge copies, that nobody asked it for."""
+    if number % 2:
+        return CopyAck(_TOPIC, Position(_VICTIM, _epoch(attacked), _sequence(attacked, number)))
+    against = Token(number << 20, number, "e1", 1)
+    return Denied(_TOPIC, (_VICTIM,), Token(number % 5, number % 9, "cloud"), against)
+
+
 def _notices(attacked: AttackedSite, number: int) -> MeshMessage:
     """Notify a client of a topic that it has not subscribed to, or in another broker's name."""
     sequence = _sequence(attacked, number)
@@ -146,6 +160,8 @@ def _all() -> Iterator[tuple[str, Callable[[AttackedSite, int], None]]]:
         ("lies: copies", _copies, _cloud),
         ("lies: positions", _advance, _cloud),
         ("lies: yielded", _yielded, _cloud),
+        ("lies: claims", _claim, _cloud),
+        ("lies: denied, kept", _denied, _cloud),
         ("lies: notifications", _notices, _home),
         ("lies: orders", _orders, _home),
     ):
