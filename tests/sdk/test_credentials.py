@@ -17,6 +17,7 @@ from nearcast.sdk.credentials import (
     new_private_key,
     save_credentials,
 )
+from nearcast.testing.authority import SmallAuthority
 from nearcast.wire.actions import Home
 
 GOOD: dict[str, Any] = {
@@ -51,6 +52,28 @@ def test_what_is_saved_is_loaded_and_only_its_owner_may_read_it(tmp_path: Path) 
     assert [path.name for path in tmp_path.iterdir()] == ["car.json"]
     assert set(json.loads(file.read_text())) == {"client", "private_key", "home"}
     assert plain.private_key.hex() not in repr(plain)
+
+
+def test_servers_are_kept_with_what_the_authority_signed_and_checked_when_read(
+    tmp_path: Path,
+) -> None:
+    file, authority = tmp_path / "car.json", SmallAuthority()
+    homes = [
+        Home((host, 7000), key, authority.server(host, key))
+        for host, key in (("10.0.0.5", b"\x22" * 32), ("10.0.0.6", b"\x44" * 32))
+    ]
+    car = Credentials(
+        "car", new_private_key(), homes[0], authority=authority.key.public_key, servers=(homes[1],)
+    )
+    save_credentials(car, file)
+    found = load_credentials(file)
+    assert [one.credential for one in (found.home, *found.servers)] == [
+        one.credential for one in homes
+    ]
+    content = json.loads(file.read_text())
+    content["servers"][0]["server_key"] = "55" * 32
+    with pytest.raises(ConfigError, match=r"server 10\.0\.0\.6:7000: the credential is of another"):
+        load_credentials(_write(file, content))
 
 
 def test_the_file_format_is_as_documented(tmp_path: Path) -> None:

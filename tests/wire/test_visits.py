@@ -83,7 +83,7 @@ def test_routes_that_are_of_no_use_are_counted_and_bounded() -> None:
     home.sessions.tell("car", Route("u", "host", 7000, b"short"))
     world.run(1.0)
     drops = client.session.drops
-    assert drops["unusable_route"] == 2
+    assert drops["unusable_server"] == 2
     assert drops["too_many_visits"] == 40 - 15
     client.publish_next("t3")
     world.run(100.0)

@@ -5,11 +5,12 @@
     {"client": "car-7", "private_key": "<64 hex digits>",
      "home": {"host": "10.0.0.5", "port": 7000, "server_key": "<64 hex digits>"},
      "credential": "<hex digits>", "authority": "<64 hex digits>",
-     "servers": [{"host": "10.0.0.6", "port": 7000, "server_key": "<64 hex digits>"}],
+     "servers": [{"host": "10.0.0.6", "port": 7000, "server_key": "<64 hex digits>",
+                  "credential": "<hex digits>"}],
      "x_km": 1.5, "y_km": 2.0, "delays_ms": {"10.0.0.5:7000": 0.8}, "datagram_limit": 1200}
 
 `credential` is what the site's authority signed, `authority` its public key, `servers` other ways
-into the site. The last four are optional. `delays_ms` holds one-way delays to emulate, by server.
+into the site, each with what the authority signed about it. The last four are optional. `delays_ms` holds one-way delays to emulate, by server.
 """
 
 from __future__ import annotations
@@ -25,11 +26,12 @@ from pathlib import Path
 import msgspec
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
-from nearcast.errors import ConfigError, OutputError, WireError
+from nearcast.errors import ConfigError, OutputError, TrustError, WireError
 from nearcast.links.secret_file import write_secret
 from nearcast.wire.actions import Home
 from nearcast.wire.framing import check_credential_fits
 from nearcast.wire.noise import KEY_BYTES, public_key
+from nearcast.wire.server_check import ServerCheck
 from nearcast.wire.settings import Address, WireSettings
 
 __all__ = [
@@ -76,6 +78,13 @@ class Credentials:
             _read_address(server)
             if not 0 <= delay_ms < math.inf:
                 raise ConfigError(f"delays_ms: {server!r} must be 0 or more, not {delay_ms}")
+        servers = ServerCheck(self.authority)
+        for home in (self.home, *self.servers):
+            try:
+                if home.credential:  # else the file's author stands for it
+                    servers.check(home, 0.0)  # its time is looked at when it is told again
+            except TrustError as error:
+                raise ConfigError(f"server {home.address[0]}:{home.address[1]}: {error}") from None
         try:
             check_credential_fits(len(self.credential), self.settings().datagram_limit)
         except WireError as error:
@@ -97,10 +106,11 @@ class Credentials:
         return {_read_address(name): delay / 1000 for name, delay in self.delays_ms.items()}
 
 
-class _HomeFile(msgspec.Struct, forbid_unknown_fields=True):
+class _HomeFile(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     host: str
     port: int
     server_key: str
+    credential: str = ""
 
 
 class _CredentialsFile(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
@@ -180,13 +190,14 @@ def save_credentials(
 
 def _home(file: _HomeFile) -> Home:
     try:
-        return Home((file.host, file.port), _key("home.server_key", file.server_key))
+        key = _key("home.server_key", file.server_key)
+        return Home((file.host, file.port), key, _hex("home.credential", file.credential))
     except WireError as error:
         raise ConfigError(f"home: {error}") from None
 
 
 def _home_file(home: Home) -> _HomeFile:
-    return _HomeFile(*home.address, home.server_key.hex())
+    return _HomeFile(*home.address, home.server_key.hex(), home.credential.hex())
 
 
 def _key(name: str, digits: str) -> bytes:

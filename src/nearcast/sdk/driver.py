@@ -108,6 +108,7 @@ class ClientDriver:
             credentials.client,
             credentials.servers,
             cursors,
+            credentials.authority,
         )
         self.receive = self.session.receive
         """Takes datagrams of the server."""

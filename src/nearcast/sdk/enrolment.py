@@ -136,7 +136,8 @@ def read_answer(
 
 
 def _home(trust: SiteTrust, name: str, server: _Server, now_s: float) -> Home:
-    credential = trust.server(bytes.fromhex(server.credential), now_s)
+    document = bytes.fromhex(server.credential)
+    credential = trust.server(document, now_s)
     if (credential.server, credential.role) != (name, "edge"):
         raise TrustError(f"the credential is not of edge server {name!r}")
-    return Home((server.host, server.port), credential.public_key)
+    return Home((server.host, server.port), credential.public_key, document)

@@ -52,7 +52,7 @@ class Handover:
         self._revision = orders.revision
         self._homes = {**orders.moved, **{one.client: one.home for one in orders.clients}}
         self._addresses = {
-            one.server: Home((one.host, one.port), one.public_key)
+            one.server: Home((one.host, one.port), one.public_key, one.credential)
             for one in orders.servers
             if one.host
         }

@@ -25,14 +25,16 @@ class Routes:
 
     def __init__(self, clients: _Clients) -> None:
         self._clients = clients
-        self._edges: dict[str, tuple[str, int, bytes]] = {}
+        self._edges: dict[str, tuple[str, int, bytes, bytes]] = {}
         self._told_at: OrderedDict[tuple[str, str], float] = OrderedDict()
         """By client and topic; the oldest are forgotten first, and told once more."""
 
     def obey(self, orders: Orders) -> None:
         """Take the edge servers of new orders; all are told anew."""
         self._edges = {
-            one.server: (one.host, one.port, one.public_key) for one in orders.servers if one.host
+            one.server: (one.host, one.port, one.public_key, one.credential)
+            for one in orders.servers
+            if one.host
         }
         self._told_at.clear()
 

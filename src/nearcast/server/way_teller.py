@@ -26,7 +26,7 @@ class WayTeller:
         others = [one for one in edges[after:] + edges[:after] if one.server != self._server]
         others = others[:WAY_LIMIT]
         ways = [
-            Way(number, len(others), one.host, one.port, one.public_key)
+            Way(number, len(others), one.host, one.port, one.public_key, one.credential)
             for number, one in enumerate(others)
         ]
         if ways != self._ways:

@@ -41,8 +41,9 @@ def ways_into(authority: Authority, ways: Sequence[str]) -> list[Home]:
         host, _, port = address.rpartition(":")
         if not server or not host or not (port.isascii() and port.isdigit()):
             raise ConfigError(f"--via {way!r}: must be ID=HOST:PORT")
-        key = authority.register.known("server", server).server().public_key
-        homes.append(Home((host.strip("[]"), int(port)), key))
+        issued = authority.register.known("server", server)
+        key = issued.server().public_key
+        homes.append(Home((host.strip("[]"), int(port)), key, issued.document))
     return homes
 
 

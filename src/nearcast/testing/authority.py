@@ -5,7 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from nearcast.errors import TrustError
-from nearcast.trust.credentials import ClientCredential, Validity, issue_client
+from nearcast.trust.credentials import (
+    ClientCredential,
+    ServerCredential,
+    Validity,
+    issue_client,
+    issue_server,
+)
 from nearcast.trust.rights import EVERYTHING, Rights
 from nearcast.trust.signed import SigningKey
 from nearcast.trust.site_trust import SiteTrust
@@ -38,6 +44,10 @@ class SmallAuthority:
         """Return the signed credential of a client."""
         credential = ClientCredential(name, public_key, serial, validity, rights)
         return issue_client(self.key, credential)
+
+    def server(self, name: str, public_key: bytes, validity: Validity = ALWAYS) -> bytes:
+        """Return the signed credential of an edge server."""
+        return issue_server(self.key, ServerCredential(name, "edge", public_key, 1, validity))
 
 
 def admit_keys(keys: Mapping[bytes, str], rights: Rights = EVERYTHING) -> Admit:

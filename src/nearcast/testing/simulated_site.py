@@ -19,6 +19,7 @@ from nearcast.testing.simulated_network import Network
 from nearcast.testing.simulated_server import SimulatedServer
 from nearcast.testing.simulated_world import SimulatedWorld
 from nearcast.trust.rights import EVERYTHING, Rights
+from nearcast.wire.actions import Home
 from nearcast.wire.client_session import ClientSession
 from nearcast.wire.messages import Report
 from nearcast.wire.noise import public_key
@@ -66,7 +67,7 @@ class SimulatedSite(SimulatedWorld):
         key = self.random.randbytes(32)
         credential = self.authority.client(name, public_key(key), rights)
         server = self.servers[home].home
-        session = ClientSession(key, server, self.random.randbytes, self.wire, credential, name)
+        session = self._session(key, server, credential, name)
         session.report(Report(x_km, y_km))
         client = self.clients[name] = SimulatedClient(self, name, key, credential, session)
         self.on_datagram[name] = client.on_datagram
@@ -74,16 +75,30 @@ class SimulatedSite(SimulatedWorld):
 
     def restart_client(self, client: SimulatedClient) -> None:
         """End a client's program and start it again: it knows its key and its last home."""
-        home, random_bytes = client.session.home, self.random.randbytes
+        home = client.session.home
         client.clock.begin()
-        client.session = ClientSession(
-            client.key, home, random_bytes, self.wire, client.credential, client.name
+        client.session = self._session(client.key, home, client.credential, client.name)
+
+    def _session(self, key: bytes, home: Home, credential: bytes, name: str) -> ClientSession:
+        return ClientSession(
+            key,
+            home,
+            self.random.randbytes,
+            self.wire,
+            credential,
+            name,
+            authority=self.authority.key.public_key,
         )
 
     def server_orders(self) -> tuple[ServerOrder, ...]:
         """Return the servers as orders name them."""
         return tuple(
-            ServerOrder(one.name, *one.home.address, one.home.server_key)
+            ServerOrder(
+                one.name,
+                *one.home.address,
+                one.home.server_key,
+                credential=self.authority.server(one.name, one.home.server_key),
+            )
             if one.is_edge
             else ServerOrder(one.name, "", 0, b"")
             for one in self.servers.values()

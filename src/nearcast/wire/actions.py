@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import msgspec
@@ -107,6 +107,8 @@ class Home:
     address: Address
     server_key: bytes
     """Its static public key."""
+    credential: bytes = field(default=b"", compare=False, repr=False)
+    """What the site's authority signed about it, if that is known."""
 
     def __post_init__(self) -> None:
         host, port = self.address

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from nearcast.wire.actions import ClientEvent, SendDatagram
 from nearcast.wire.epochs import Epochs
 from nearcast.wire.messages import Init, Report
+from nearcast.wire.server_check import ServerCheck
 from nearcast.wire.settings import RandomBytes, WireSettings
 
 __all__ = ["ClientContext"]
@@ -25,6 +26,8 @@ class ClientContext:
     """What the site's authority signed about it."""
     client: str = ""
     """Its id."""
+    servers: ServerCheck = field(default_factory=lambda: ServerCheck(b""))
+    """Decides which servers it is told of belong to its site."""
     report: Report = field(default_factory=lambda: Report(0.0, 0.0))
     """What the next report says."""
     epochs: Epochs = field(default_factory=Epochs)

@@ -49,6 +49,7 @@ from nearcast.wire.messages import (
     Route,
     Way,
 )
+from nearcast.wire.server_check import ServerCheck
 from nearcast.wire.settings import RandomBytes, WireSettings
 from nearcast.wire.ways import Ways
 
@@ -72,6 +73,9 @@ class ClientSession:
         Other ways into its site; its home tells it more.
     cursors
         Where an earlier client was: notifications since then are asked for.
+    authority
+        The public key of the site's authority: other servers that the home names need a credential
+        of it. Without one the home is believed.
     """
 
     def __init__(
@@ -84,9 +88,12 @@ class ClientSession:
         client: str = "",
         servers: Sequence[Home] = (),
         cursors: SavedCursors | None = None,
+        authority: bytes = b"",
     ) -> None:
         self._settings = settings or WireSettings()
-        self._context = ClientContext(static_key, random_bytes, self._settings, credential, client)
+        self._context = ClientContext(
+            static_key, random_bytes, self._settings, credential, client, ServerCheck(authority)
+        )
         self.drops = self._context.drops
         """What was refused or not sent, by reason."""
         self._ways = Ways((*servers, home))
@@ -296,7 +303,8 @@ class ClientSession:
                     raise Refused("unexpected_message")
                 self._context.events.append(EchoReturned(payload, round_trip_s))
             case Way():
-                if not self._ways.learn(message):
+                server = self._context.servers.server(message, now)
+                if not self._ways.learn(message, server):
                     raise Refused("unusable_way")
             case Route():
                 self._visits.follow(message, now)
@@ -308,10 +316,7 @@ class ClientSession:
                 self._home.on_message(message, now)
 
     def _on_redirect(self, redirect: Redirect, now: float) -> None:
-        try:
-            home = Home((redirect.host, redirect.port), redirect.server_key)
-        except WireError:
-            raise Refused("unusable_home") from None
+        home = self._context.servers.server(redirect, now)
         handshake = self._home.handshake
         already = handshake is not None and handshake.home == home
         if home != self.home and not already:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from nearcast.errors import WireError
 from nearcast.wire.actions import Home
 from nearcast.wire.backoff import next_wait_s
 from nearcast.wire.client_connection import ClientConnection
@@ -69,10 +68,7 @@ class ClientVisits:
         if not route.host:
             self._leave(topic)
             return
-        try:
-            server = Home((route.host, route.port), route.server_key)
-        except WireError:
-            raise Refused("unusable_route") from None
+        server = self._context.servers.server(route, now)
         visit = self._visits.get(server)
         if server == self._home.server or self._by_topic.get(topic) not in (None, visit):
             self._leave(topic)

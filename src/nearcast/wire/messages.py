@@ -225,6 +225,8 @@ class Redirect(msgspec.Struct, frozen=True, gc=False):
     host: str
     port: int
     server_key: bytes
+    credential: bytes = b""
+    """Signed by the site's authority: that the key is a server's."""
 
 
 class Close(msgspec.Struct, frozen=True, gc=False):
@@ -267,6 +269,7 @@ class Way(msgspec.Struct, frozen=True, gc=False):
     host: str
     port: int
     server_key: bytes
+    credential: bytes = b""
 
 
 class Route(msgspec.Struct, frozen=True, gc=False):
@@ -276,6 +279,7 @@ class Route(msgspec.Struct, frozen=True, gc=False):
     host: str = ""
     port: int = 0
     server_key: bytes = b""
+    credential: bytes = b""
 
 
 class Refuse(msgspec.Struct, frozen=True, gc=False):

@@ -285,7 +285,7 @@ class ServerSessions:
         session = self._table.by_client.get(client)
         if session is not None and home is not None:
             host, port = home.address
-            session.redirect = Redirect(host, port, home.server_key)
+            session.redirect = Redirect(host, port, home.server_key, home.credential)
             self._queue(session, session.redirect)
         elif session is not None:
             session.redirect = None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from nearcast.errors import WireError
 from nearcast.wire.actions import Home
 from nearcast.wire.messages import Way
 
@@ -30,13 +29,9 @@ class Ways:
         told = [self._told[number] for number in sorted(self._told)]
         return tuple(dict.fromkeys((*told, *self._given)))
 
-    def learn(self, way: Way) -> bool:
-        """Take a way that the home told; False when it is not one."""
+    def learn(self, way: Way, server: Home) -> bool:
+        """Take a way that the home told, and the server that it leads to; False if it is none."""
         if not way.number < way.count <= WAY_LIMIT:
-            return False
-        try:
-            server = Home((way.host, way.port), way.server_key)
-        except WireError:
             return False
         self._told[way.number] = server
         for number in [one for one in self._told if one >= way.count]:

@@ -187,14 +187,16 @@ class Received(_message.Message):
     def __init__(self, highest: _Optional[int] = ..., bitmap: _Optional[int] = ..., all_below: _Optional[int] = ...) -> None: ...
 
 class Redirect(_message.Message):
-    __slots__ = ("host", "port", "server_key")
+    __slots__ = ("host", "port", "server_key", "credential")
     HOST_FIELD_NUMBER: _ClassVar[int]
     PORT_FIELD_NUMBER: _ClassVar[int]
     SERVER_KEY_FIELD_NUMBER: _ClassVar[int]
+    CREDENTIAL_FIELD_NUMBER: _ClassVar[int]
     host: str
     port: int
     server_key: bytes
-    def __init__(self, host: _Optional[str] = ..., port: _Optional[int] = ..., server_key: _Optional[bytes] = ...) -> None: ...
+    credential: bytes
+    def __init__(self, host: _Optional[str] = ..., port: _Optional[int] = ..., server_key: _Optional[bytes] = ..., credential: _Optional[bytes] = ...) -> None: ...
 
 class Close(_message.Message):
     __slots__ = ("reason",)
@@ -211,30 +213,34 @@ class Echo(_message.Message):
     def __init__(self, payload: _Optional[bytes] = ..., answer: _Optional[bool] = ...) -> None: ...
 
 class Way(_message.Message):
-    __slots__ = ("number", "count", "host", "port", "server_key")
+    __slots__ = ("number", "count", "host", "port", "server_key", "credential")
     NUMBER_FIELD_NUMBER: _ClassVar[int]
     COUNT_FIELD_NUMBER: _ClassVar[int]
     HOST_FIELD_NUMBER: _ClassVar[int]
     PORT_FIELD_NUMBER: _ClassVar[int]
     SERVER_KEY_FIELD_NUMBER: _ClassVar[int]
+    CREDENTIAL_FIELD_NUMBER: _ClassVar[int]
     number: int
     count: int
     host: str
     port: int
     server_key: bytes
-    def __init__(self, number: _Optional[int] = ..., count: _Optional[int] = ..., host: _Optional[str] = ..., port: _Optional[int] = ..., server_key: _Optional[bytes] = ...) -> None: ...
+    credential: bytes
+    def __init__(self, number: _Optional[int] = ..., count: _Optional[int] = ..., host: _Optional[str] = ..., port: _Optional[int] = ..., server_key: _Optional[bytes] = ..., credential: _Optional[bytes] = ...) -> None: ...
 
 class Route(_message.Message):
-    __slots__ = ("topic", "host", "port", "server_key")
+    __slots__ = ("topic", "host", "port", "server_key", "credential")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     HOST_FIELD_NUMBER: _ClassVar[int]
     PORT_FIELD_NUMBER: _ClassVar[int]
     SERVER_KEY_FIELD_NUMBER: _ClassVar[int]
+    CREDENTIAL_FIELD_NUMBER: _ClassVar[int]
     topic: str
     host: str
     port: int
     server_key: bytes
-    def __init__(self, topic: _Optional[str] = ..., host: _Optional[str] = ..., port: _Optional[int] = ..., server_key: _Optional[bytes] = ...) -> None: ...
+    credential: bytes
+    def __init__(self, topic: _Optional[str] = ..., host: _Optional[str] = ..., port: _Optional[int] = ..., server_key: _Optional[bytes] = ..., credential: _Optional[bytes] = ...) -> None: ...
 
 class Refuse(_message.Message):
     __slots__ = ("topic", "epoch", "sequence", "durable", "reason")
