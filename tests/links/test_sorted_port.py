@@ -81,6 +81,25 @@ def test_a_flood_of_strangers_pushes_no_session_out(port: SortedPort, client: Ud
 
 
 @on_linux
+@pytest.mark.parametrize("muted", [1, 128])
+def test_the_kernel_drops_what_muted_sessions_send(
+    port: SortedPort, client: UdpSocket, muted: int
+) -> None:
+    def send_all() -> None:
+        for number in range(200):
+            client.send([SendDatagram(port.address, SESSION[:5] + bytes([number]) + bytes(30))])
+
+    port.sessions.drop([0x_ABC7_0100 + number for number in range(muted)])
+    send_all()
+    heard = [data[5] for data in receive(port.sessions, 200 - muted)]
+    assert heard == [*range(muted, 200)]
+    assert port.sessions.kernel_drops() == muted
+    port.sessions.drop([])
+    send_all()
+    assert len(receive(port.sessions, 200)) == 200
+
+
+@on_linux
 def test_a_port_that_another_server_sorts_is_in_use(port: SortedPort) -> None:
     with pytest.raises(ConfigError, match="another program uses it"):
         SortedPort("127.0.0.1", port.address[1], 1_201, KNOWN)

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from nearcast.runtime.port_reader import STRANGERS_PER_S, PortReader
+from nearcast.runtime.port_reader import LEAST_STRANGERS_PER_S, STRANGERS_PER_S, PortReader
 
 
 class ManualLoop:
@@ -46,10 +46,20 @@ class Queue:
     """A socket with so many datagrams waiting."""
 
     def __init__(self) -> None:
-        self.waiting = 0
+        self.waiting, self.waited_s = 0, 0.0
+        self.dropped: list[frozenset[int]] = []
+        self.can_drop = True
 
     def fileno(self) -> int:
         return id(self)
+
+    def drain(self, limit: int) -> tuple[list[tuple[bytes, Any]], float]:
+        return self.take(limit), self.waited_s
+
+    def drop(self, indices: frozenset[int]) -> None:
+        self.dropped.append(indices)
+        if not self.can_drop:
+            raise OSError("not here")
 
     def take(self, limit: int) -> list[tuple[bytes, Any]]:
         taken = min(limit, self.waiting)
@@ -62,15 +72,19 @@ class Trial:
 
     def __init__(self) -> None:
         self.loop, self.queue, self.batches = ManualLoop(), Queue(), list[int]()
-        self.sessions = Queue()
+        self.sessions, self.is_flooded = Queue(), False
         self.strangers: Queue | None = self.queue
         self.reader = PortReader(
             cast("Any", self.loop),
             cast("Any", self),
-            lambda: None,
-            lambda batch: self.batches.append(len(batch)),
+            lambda batch, waited_s: None,
+            self.take,
         )
         self.reader.start()
+
+    def take(self, batch: list[tuple[bytes, Any]], is_flooded: bool) -> None:
+        self.batches.append(len(batch))
+        self.is_flooded = is_flooded
 
     def read(self) -> None:
         while self.queue.waiting and self.queue.fileno() in self.loop.readers:
@@ -87,11 +101,26 @@ def test_a_flood_is_read_in_small_batches_and_no_faster_than_allowed() -> None:
     assert sum(trial.batches) == pytest.approx(STRANGERS_PER_S, rel=0.02)
 
 
+def test_while_sessions_wait_strangers_are_read_more_slowly() -> None:
+    trial = Trial()
+    for waited_s, rate_per_s in ((0.02, LEAST_STRANGERS_PER_S), (0.001, STRANGERS_PER_S)):
+        for _ in range(2):  # the first second is for the rate to settle
+            trial.batches.clear()
+            for _ in range(1_000):
+                trial.queue.waiting, trial.sessions.waiting = 1_000, 1
+                trial.sessions.waited_s = waited_s
+                trial.loop.readers[trial.sessions.fileno()]()
+                trial.loop.move_to(trial.loop.now_s + 1e-3)
+                trial.read()
+        assert sum(trial.batches) == pytest.approx(rate_per_s, rel=0.1)
+
+
 def test_newcomers_are_read_at_once_also_after_a_flood() -> None:
     trial = Trial()
     trial.queue.waiting = 100_000
     trial.read()
     assert trial.queue.waiting > 0
+    assert trial.is_flooded
     trial.queue.waiting = 5  # the kernel dropped the rest
     trial.loop.move_to(0.1)
     trial.read()
@@ -101,6 +130,7 @@ def test_newcomers_are_read_at_once_also_after_a_flood() -> None:
         trial.queue.waiting = 100
         trial.read()
         assert trial.queue.waiting == 0
+    assert not trial.is_flooded
 
 
 def test_a_reader_that_is_stopped_in_a_pause_stays_so() -> None:
@@ -110,3 +140,12 @@ def test_a_reader_that_is_stopped_in_a_pause_stays_so() -> None:
     trial.reader.stop()
     trial.loop.move_to(10.0)
     assert not trial.loop.readers
+
+
+@pytest.mark.parametrize("can_drop", [True, False])
+def test_the_kernel_is_told_of_muted_sessions_when_they_change(can_drop: bool) -> None:
+    trial = Trial()
+    trial.sessions.can_drop = can_drop
+    for muted in (frozenset[int](), frozenset([3]), frozenset([3]), frozenset[int]()):
+        trial.reader.mute(muted)
+    assert trial.sessions.dropped == [{3}, frozenset()]

@@ -9,12 +9,12 @@ import socket
 import struct
 import time
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import Any
 
 from nearcast.errors import ConfigError
-from nearcast.links.kernel_filter import sort_by_first_word
+from nearcast.links.kernel_filter import drop_indices, sort_by_first_word
 from nearcast.wire.actions import Datagram
 from nearcast.wire.framing import FirstWord
 from nearcast.wire.settings import Address
@@ -173,6 +173,10 @@ class UdpSocket:
     def sort_by(self, known: FirstWord) -> None:
         """As the second socket of a shared port, get what begins so, and no more; else OSError."""
         sort_by_first_word(self._socket, known)
+
+    def drop(self, indices: Collection[int]) -> None:
+        """Receive nothing for these sessions and, as before, all for others; else OSError."""
+        drop_indices(self._socket, indices)
 
     def close(self) -> None:
         """Let go of the port."""

@@ -42,7 +42,7 @@ LOSSES = {
     "drops": "Datagrams from clients that were refused, by reason.",
     "send_drops": "Datagrams that the kernel did not take, by error.",
     "receive_errors": "Errors that the kernel reported instead of a datagram, by error.",
-    "kernel_drops": "Datagrams of sessions that found their receive buffer full.",
+    "kernel_drops": "Datagrams of sessions that found their buffer full, or whose client is muted.",
     "strangers_dropped": "Datagrams of senders without a session that found theirs full.",
     "mesh_dropped": "Messages to other servers that were given up, because too many waited.",
     "mesh_flips_refused": "Frames of servers that said too often that they had just started.",
@@ -76,6 +76,7 @@ LOSSES = {
 GAUGES = {
     "sessions": "Clients with a session here.",
     "sessions_half_open": "Sessions, among them, whose client has not answered yet.",
+    "sessions_muted": "Sessions, among them, not heard for a moment: far too much came.",
     "topics": "Topics with a broker here.",
     "topics_elsewhere": "Topics that other servers manage or managed without orders.",
     "publishers": "Publishers that brokers here remember, summed over topics.",

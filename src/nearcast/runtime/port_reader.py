@@ -3,17 +3,27 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable
 
 from nearcast.links.sorted_port import SortedPort
 from nearcast.wire.settings import Address
 
-__all__ = ["STRANGERS_PER_S", "PortReader"]
+__all__ = ["LEAST_STRANGERS_PER_S", "STRANGERS_PER_S", "PortReader"]
 
+Batch = list[tuple[bytes, Address]]
 STRANGERS_PER_S = 20_000.0
 """Several times what is ever answered; the kernel drops what comes beyond it, which costs less."""
+LEAST_STRANGERS_PER_S = 2_000.0
+"""As few are read while datagrams of sessions wait too long."""
+_LATE_S = 0.005
+_RISE = 1.1
+"""Per window, when none has waited so long."""
 _WINDOW_S = 0.01
-_PER_PASS = 16
+_FLOOD_S = 1.0
+"""How long it counts as a flood that a window was not enough."""
+_PER_PASS = 64
+_STRANGERS_PER_PASS = 16
 """Few: datagrams of sessions that come meanwhile wait for no more than these."""
 
 
@@ -22,29 +32,31 @@ class PortReader:
 
     Parameters
     ----------
-    on_readable
-        Called when there are datagrams of sessions.
+    on_datagrams
+        Called with each batch of datagrams of sessions, and how many seconds the first waited.
     on_strangers
-        Called with each batch of others.
+        Called with each batch of others, and whether more come than are read.
     """
 
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
         port: SortedPort,
-        on_readable: Callable[[], None],
-        on_strangers: Callable[[list[tuple[bytes, Address]]], None],
+        on_datagrams: Callable[[Batch, float], None],
+        on_strangers: Callable[[Batch, bool], None],
     ) -> None:
         self._loop, self._port = loop, port
-        self._on_readable, self._on_strangers = on_readable, on_strangers
+        self._on_datagrams, self._on_strangers = on_datagrams, on_strangers
+        self._muted: frozenset[int] = frozenset()
+        self._rate_per_s, self._is_late = STRANGERS_PER_S, False
         self._left = 0
         """How many strangers may still be read in this window."""
-        self._window_ends_s = float("-inf")
+        self._window_ends_s = self._flooded_until_s = float("-inf")
         self._pause: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
         """Read from now on."""
-        self._loop.add_reader(self._port.sessions.fileno(), self._on_readable)
+        self._loop.add_reader(self._port.sessions.fileno(), self._read_sessions)
         self._heed_strangers()
 
     def stop(self) -> None:
@@ -55,20 +67,44 @@ class PortReader:
         if self._pause is not None:
             self._pause.cancel()
 
+    def mute(self, sessions: frozenset[int]) -> None:
+        """Have the kernel drop what these sessions send, where it can: all is refused anyway."""
+        if sessions != self._muted:
+            self._muted = sessions
+            with contextlib.suppress(OSError):
+                self._port.sessions.drop(sessions)
+
+    def _read_sessions(self) -> None:
+        batch, waited_s = self._port.sessions.drain(_PER_PASS)
+        if waited_s > _LATE_S:
+            self._is_late = True
+        if batch:
+            self._on_datagrams(batch, waited_s)
+
     def _heed_strangers(self) -> None:
         if self._port.strangers is not None:
             self._loop.add_reader(self._port.strangers.fileno(), self._read_strangers)
+
+    def _begin_window(self, now_s: float) -> None:
+        """Read fewer strangers while sessions wait: the processor has too much to do."""
+        if self._is_late:
+            self._rate_per_s = max(LEAST_STRANGERS_PER_S, self._rate_per_s / 2)
+        else:
+            self._rate_per_s = min(STRANGERS_PER_S, self._rate_per_s * _RISE)
+        self._is_late = False
+        self._left, self._window_ends_s = round(self._rate_per_s * _WINDOW_S), now_s + _WINDOW_S
 
     def _read_strangers(self) -> None:
         strangers = self._port.strangers
         assert strangers is not None
         now_s = self._loop.time()
         if now_s >= self._window_ends_s:
-            self._left, self._window_ends_s = round(STRANGERS_PER_S * _WINDOW_S), now_s + _WINDOW_S
-        batch = strangers.take(min(_PER_PASS, self._left))
+            self._begin_window(now_s)
+        batch = strangers.take(min(_STRANGERS_PER_PASS, self._left))
         self._left -= len(batch)
         if self._left <= 0:
+            self._flooded_until_s = now_s + _FLOOD_S
             self._loop.remove_reader(strangers.fileno())
             self._pause = self._loop.call_at(self._window_ends_s, self._heed_strangers)
         if batch:
-            self._on_strangers(batch)
+            self._on_strangers(batch, now_s < self._flooded_until_s)

@@ -52,7 +52,6 @@ __all__ = ["LiveServer", "run_server", "run_until"]
 _log = logging.getLogger(__name__)
 _LAG_INTERVAL_S = 0.1
 _ORDERS_FILE = "orders.msgpack"
-_DATAGRAMS_PER_PASS = 64
 
 
 class LiveServer:
@@ -105,7 +104,7 @@ class LiveServer:
         if saved is not None:
             self.obey(saved)
         if self._udp is not None:
-            self._reader = PortReader(self._loop, self._udp, self._on_readable, self._on_strangers)
+            self._reader = PortReader(self._loop, self._udp, self._on_datagrams, self._on_strangers)
             self._reader.start()
         self._watch_lag()
         self._on_timer()
@@ -271,18 +270,14 @@ class LiveServer:
 
     # Events of the loop
 
-    def _on_readable(self) -> None:
-        assert self._udp is not None
-        batch, queue_age_s = self._udp.sessions.drain(_DATAGRAMS_PER_PASS)
-        if not batch:
-            return
+    def _on_datagrams(self, batch: list[tuple[bytes, Address]], queue_age_s: float) -> None:
         now = self.clock()
         self.metrics.queue_age_s = queue_age_s
         self.node.commit_wait_s = self._writer.oldest_wait_s(now)
         self._do(self.node.on_datagrams(batch, now, queue_age_s))
 
-    def _on_strangers(self, batch: list[tuple[bytes, Address]]) -> None:
-        self._do(self.node.on_strangers(batch, self.clock()))
+    def _on_strangers(self, batch: list[tuple[bytes, Address]], is_flooded: bool) -> None:
+        self._do(self.node.on_strangers(batch, self.clock(), is_flooded))
 
     def _on_mesh(self, server: str, frame: bytes) -> None:
         now = self.clock()
@@ -322,6 +317,8 @@ class LiveServer:
             lag_s = max(0.0, now - self._lag_due)
             self.metrics.observe_lag(lag_s)
             self.node.loop_lag_s = max(lag_s, 0.9 * self.node.loop_lag_s)
+        if self.node.sessions is not None:
+            self._reader.mute(self.node.sessions.muted(self.clock()))
         self._lag_due = now + _LAG_INTERVAL_S
         self._lag_timer = self._loop.call_at(self._lag_due, self._watch_lag)
 

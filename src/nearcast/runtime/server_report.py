@@ -82,6 +82,7 @@ class ServerReport:
         return Gauges(
             sessions=0 if server.sessions is None else len(server.sessions),
             sessions_half_open=0 if server.sessions is None else server.sessions.half_open,
+            sessions_muted=0 if server.sessions is None else server.sessions.muted_count,
             topics=len(topics),
             topics_elsewhere=server.topics.elsewhere,
             publishers=sum(one.streams for one in topics.values()),

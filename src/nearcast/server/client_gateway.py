@@ -93,8 +93,11 @@ class ClientGateway:
         )
         self._on_events(self.sessions.receive(batch, now), now, is_overloaded)
 
-    def on_strangers(self, batch: Sequence[tuple[bytes, Address]], now: float) -> None:
+    def on_strangers(
+        self, batch: Sequence[tuple[bytes, Address]], now: float, is_flooded: bool
+    ) -> None:
         """Take datagrams of senders without a session; that they wait is no load of clients."""
+        self.sessions.handshakes.is_flooded = is_flooded
         self._on_events(self.sessions.receive(batch, now), now)
 
     def on_timer(self, now: float) -> None:

@@ -214,10 +214,12 @@ class Server:
         self.clients.on_datagrams(batch, now, queue_age_s)
         return self._finish(now)
 
-    def on_strangers(self, batch: Sequence[tuple[bytes, Address]], now: float) -> Outputs:
-        """Take datagrams of senders without a session, which may wait as long as it takes."""
+    def on_strangers(
+        self, batch: Sequence[tuple[bytes, Address]], now: float, is_flooded: bool = False
+    ) -> Outputs:
+        """Take datagrams of senders without a session; a flood: more come than are handed in."""
         assert self.clients is not None
-        self.clients.on_strangers(batch, now)
+        self.clients.on_strangers(batch, now, is_flooded)
         return self._finish(now)
 
     def on_mesh(self, from_server: str, frame: bytes, now: float) -> Outputs:

@@ -86,6 +86,8 @@ class HandshakeGate:
         self._by_prefix = TokenBuckets(rate, burst, limit)
         self._by_owner = TokenBuckets(rate, burst, limit)
         self._last_epoch = 0
+        self.is_flooded = False
+        """Whether more strangers come than are looked at: each INIT needs a cookie then."""
 
     def admit(self, data: bytes, address: Address, now: float) -> Admission:
         """Return who sent an INIT; raises Refused, or CookieNeeded with the reply to send."""
@@ -119,7 +121,11 @@ class HandshakeGate:
 
     def _is_quiet(self, address: Address, now: float) -> bool:
         """Tell whether so few INITs come, from here and in all, that no cookie is needed."""
-        return self._by_prefix.take(prefix_of(address), now) and self._all.take("", now)
+        return (
+            not self.is_flooded
+            and self._by_prefix.take(prefix_of(address), now)
+            and self._all.take("", now)
+        )
 
     def ask_for_cookie(self, data: bytes, address: Address, now: float) -> Refused:
         """Return what to raise, with the cookie that the sender of an INIT needs."""

@@ -22,6 +22,7 @@ from nearcast.wire.messages import (
     Init,
     Redirect,
 )
+from nearcast.wire.pace import Pace
 from nearcast.wire.settings import Address, RandomBytes, WireSettings
 
 __all__ = ["Flight", "Packet", "ServerSession", "UnsealedDatagram", "pack_frames"]
@@ -113,6 +114,7 @@ class ServerSession:
         "last_heard",
         "notifications_dropped",
         "opened_at",
+        "pace",
         "payload_room",
         "redirect",
         "room",
@@ -127,6 +129,7 @@ class ServerSession:
         init: Init,
         now: float,
         settings: WireSettings,
+        pace: Pace,
         *,
         has_cookie: bool = False,
     ) -> None:
@@ -138,6 +141,8 @@ class ServerSession:
         """Where the client has proved to receive."""
         self._init_address = address
         self.init = init
+        self.pace = pace
+        """What the client may still send, in this session and the next."""
         self.has_cookie = has_cookie
         """Whether the INIT had one, so that it cannot be a replayer's."""
         self.opened_at = self.last_heard = now

@@ -19,7 +19,7 @@ from nearcast.wire.actions import (
     ServerEvent,
     SessionClosed,
 )
-from nearcast.wire.codec import Refused, encode
+from nearcast.wire.codec import FRAME_LIMIT, Refused, encode
 from nearcast.wire.framing import SEALED_HEADER, SEALED_OVERHEAD, Kind, read_header
 from nearcast.wire.handshake_gate import Admit, HandshakeGate
 from nearcast.wire.messages import (
@@ -39,6 +39,7 @@ from nearcast.wire.messages import (
     Subscribe,
     Unsubscribe,
 )
+from nearcast.wire.pace import Paces
 from nearcast.wire.publication import Publication
 from nearcast.wire.server_frames import decode_for_server, split_too_large
 from nearcast.wire.server_session import ServerSession, pack_frames
@@ -82,8 +83,9 @@ class ServerSessions:
         self._table = SessionTable(self._settings, index_prefix(static_key))
         self._sender = SessionSender(self._settings)
         self._outgoing, self._mark = self._sender.outgoing, self._sender.mark
+        self._paces = Paces(self._settings.session_limit)
         self._opener = SessionOpener(
-            self.handshakes, self._table, random_bytes, self._settings, self._outgoing
+            self.handshakes, self._table, self._paces, random_bytes, self._settings, self._outgoing
         )
         self._events: list[ServerEvent] = []
         self.unsettled_since = float("inf")
@@ -104,6 +106,17 @@ class ServerSessions:
     def clients(self) -> Sequence[str]:
         """Clients with a session, in the order in which they came."""
         return tuple(self._table.by_client)
+
+    def muted(self, now: float) -> frozenset[int]:
+        """Return the indices of sessions that are not heard for a moment: they send far too much."""
+        by_client = self._table.by_client
+        muted = [by_client.get(client) for client in self._paces.muted(now)]
+        return frozenset(one.index for one in muted if one is not None)
+
+    @property
+    def muted_count(self) -> int:
+        """Clients that were muted when `muted` was asked last."""
+        return self._paces.muted_count
 
     def address_of(self, client: str) -> Address | None:
         """Return where a client has proved to receive."""
@@ -146,7 +159,19 @@ class ServerSessions:
     def _on_sealed(
         self, session: ServerSession, data: bytes, address: Address, now: float, now_us: int
     ) -> None:
-        contents = decode_for_server(session.channel.open(data), session.client, now_us)
+        pace = session.pace
+        if now < pace.muted_until:
+            raise Refused("muted")
+        payload = session.channel.open(data)
+        if pace.credit < 0.0 and not pace.refill(now):
+            self._paces.mute(session.client, pace)
+            raise Refused("muted")
+        try:
+            contents = decode_for_server(payload, session.client, now_us)
+        except Refused:
+            pace.credit -= FRAME_LIMIT  # it may have been read to its last frame
+            raise
+        pace.credit -= 1 + len(contents)
         if len(data) > session.payload_room:  # one large publication, or several
             contents, refused = split_too_large(contents, session.payload_room)
             self.drops["payload_too_large"] += len(refused)

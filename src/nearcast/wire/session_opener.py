@@ -9,6 +9,7 @@ from nearcast.wire.codec import Refused
 from nearcast.wire.framing import SEALED_OVERHEAD, write_unknown
 from nearcast.wire.handshake_gate import CookieNeeded, HandshakeGate
 from nearcast.wire.init_gate import TokenBuckets
+from nearcast.wire.pace import Paces
 from nearcast.wire.server_session import ServerSession
 from nearcast.wire.session_table import SessionTable
 from nearcast.wire.settings import Address, RandomBytes, WireSettings
@@ -32,11 +33,12 @@ class SessionOpener:
         self,
         handshakes: HandshakeGate,
         table: SessionTable,
+        paces: Paces,
         random_bytes: RandomBytes,
         settings: WireSettings,
         outgoing: list[Datagram],
     ) -> None:
-        self._handshakes, self._table = handshakes, table
+        self._handshakes, self._table, self._paces = handshakes, table, paces
         self._random_bytes, self._settings = random_bytes, settings
         self._unknowns = TokenBuckets(_UNKNOWNS_PER_S, _UNKNOWNS_PER_S, 1)
         self._outgoing = outgoing
@@ -56,6 +58,7 @@ class SessionOpener:
         index = self._table.new_index(self._random_bytes)
         channel, reply = self._handshakes.welcome(admission, index, now)
         self._answer(data, address, reply)
+        rights, default = admission.credential.rights, self._settings.messages_per_s
         self._table.add(
             ServerSession(
                 admission.credential,
@@ -65,6 +68,7 @@ class SessionOpener:
                 admission.init,
                 now,
                 self._settings,
+                self._paces.begin(client, rights.messages_per_s or default, now),
                 has_cookie=admission.has_cookie,
             )
         )

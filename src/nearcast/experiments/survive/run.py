@@ -13,7 +13,7 @@ from typing import Any
 
 from nearcast.experiments.survive.attacks import run_attacks
 from nearcast.experiments.survive.bad_input import run_bad_input
-from nearcast.experiments.survive.flood import run_flood
+from nearcast.experiments.survive.flood import run_floods
 from nearcast.experiments.survive.hostile_members import run_hostile_members
 from nearcast.experiments.survive.live_faults import LiveCounts, run_live
 from nearcast.experiments.survive.mutants import run_mutants
@@ -91,13 +91,9 @@ def _run_processes(result: SurviveResult, share: float) -> None:
 def _run_flood(result: SurviveResult, share: float) -> None:
     with tempfile.TemporaryDirectory(prefix="nearcast-survive-") as folder:
         seconds = max(2.0, _FLOOD_S * share)
-        found = asyncio.run(run_flood(Path(folder), seconds, _FLOOD_PER_S, result.seed))
-    result.measured |= {
-        "goodput_per_s": found.goodput_per_s,
-        "goodput_in_flood_per_s": found.goodput_in_flood_per_s,
-        "flood_per_s": found.flood_per_s,
-        "goodput_kept": found.kept,
-    }
+        found = asyncio.run(run_floods(Path(folder), seconds, _FLOOD_PER_S, result.seed))
+    for name, one in found.items():
+        result.measured |= one.measured(name)
 
 
 def _run_attacks(result: SurviveResult, share: float) -> None:

@@ -1,0 +1,82 @@
+"""How much clients send: far more than they may, and they are not heard for a moment."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+
+__all__ = ["MUTE_S", "Pace", "Paces"]
+
+MUTE_S = 1.0
+"""How long a client is not heard; what it repeats for that time counts for nothing."""
+_UNITS_PER_MESSAGE = 4.0
+"""A datagram costs one unit and each message in it another: twice the allowed rate is let through,
+so that clients are told to wait long before they are muted."""
+_LEAST_MESSAGES_PER_S = 250.0
+"""Receipts and reports come also from clients that may hardly publish."""
+
+
+class Pace:
+    """What one client may still send; only what its key has sealed counts."""
+
+    __slots__ = ("_since", "_units_per_s", "credit", "muted_until")
+
+    def __init__(self, units_per_s: float, now: float) -> None:
+        self._units_per_s = self.credit = units_per_s
+        self._since = now
+        self.muted_until = float("-inf")
+
+    def refill(self, now: float) -> bool:
+        """Add what the time allows, after `credit` fell below 0; False: it is muted from now."""
+        earned = max(0.0, now - self._since) * self._units_per_s
+        self._since = now
+        self.credit = min(self._units_per_s, self.credit + earned)
+        if self.credit >= 0.0:
+            return True
+        self.muted_until = self._since = now + MUTE_S
+        self.credit = 0.0
+        return False
+
+
+class Paces:
+    """The paces of clients: kept from one session to the next, so that a new one brings nothing.
+
+    Parameters
+    ----------
+    limit
+        Most clients that are remembered; the one that came longest ago is forgotten first.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._paces: OrderedDict[str, Pace] = OrderedDict()
+        self._muted: dict[str, Pace] = {}
+
+    def __len__(self) -> int:
+        return len(self._paces)
+
+    @property
+    def muted_count(self) -> int:
+        """Clients that are muted, or were until a moment ago."""
+        return len(self._muted)
+
+    def begin(self, client: str, messages_per_s: float, now: float) -> Pace:
+        """Return the pace of a client that has a new session."""
+        pace = self._paces.pop(client, None)
+        if pace is None:
+            rate = max(_LEAST_MESSAGES_PER_S, messages_per_s)
+            pace = Pace(_UNITS_PER_MESSAGE * rate, now)
+        self._paces[client] = pace
+        if len(self._paces) > self._limit:
+            self._paces.popitem(last=False)
+        return pace
+
+    def mute(self, client: str, pace: Pace) -> None:
+        """Note that a client is muted."""
+        self._muted[client] = pace
+
+    def muted(self, now: float) -> list[str]:
+        """Return the clients that are muted."""
+        self._muted = {
+            client: pace for client, pace in self._muted.items() if now < pace.muted_until
+        }
+        return list(self._muted)
