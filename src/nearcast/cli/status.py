@@ -70,6 +70,7 @@ def status(site: Path | None, url: str | None, data: Path | None, as_json: bool)
             "messages",
             "notifications",
             "lag ms",
+            "days left",
         ],
         [_row(one) for one in found["servers"]],
     )
@@ -88,7 +89,16 @@ def _show_server(found: dict[str, Any], as_json: bool) -> None:
         return
     counts, lost = found["counts"], found["losses"]
     print_table(
-        ["server", "role", "sessions", "topics", "messages", "notifications", "revision"],
+        [
+            "server",
+            "role",
+            "sessions",
+            "topics",
+            "messages",
+            "notifications",
+            "revision",
+            "days left",
+        ],
         [
             (
                 found["server"],
@@ -98,6 +108,7 @@ def _show_server(found: dict[str, Any], as_json: bool) -> None:
                 str(counts.get("publications", 0) + counts.get("forwarded_in", 0)),
                 str(counts.get("notifications", 0)),
                 str(found["revision"]),
+                show_number(found.get("credential_days_left"), 0),
             )
         ],
     )
@@ -118,6 +129,7 @@ def _row(one: dict[str, Any]) -> tuple[str, ...]:
         str(one["messages"] if one["messages"] is not None else "-"),
         str(one["notifications"] if one["notifications"] is not None else "-"),
         show_number(None if lag_s is None else 1e3 * lag_s, 1),
+        show_number(one.get("credential_days_left"), 0),
     )
 
 

@@ -37,8 +37,9 @@ from nearcast.runtime.manager_site import (
     with_addresses,
 )
 from nearcast.runtime.manager_store import ManagerStore
-from nearcast.runtime.mesh_peers import links_down, links_status, server_peers
-from nearcast.runtime.trust_files import checked_servers, open_trust, read_credential
+from nearcast.runtime.mesh_peers import links_down, links_status
+from nearcast.runtime.peer_trust import PeerTrust
+from nearcast.runtime.trust_files import StartingTrust, open_trust, read_credential
 from nearcast.server.enrolment import EnrolledClient, Enroller, Enrolment
 from nearcast.server.manager import Manager
 from nearcast.server.manager_state import (
@@ -53,7 +54,6 @@ from nearcast.server.site_orders import ServerOrder
 from nearcast.trust.credentials import LONGEST_DAYS, next_serial, read_body
 from nearcast.trust.revocations import Revocation, RevocationList
 from nearcast.trust.signed import Kind, SigningKey
-from nearcast.trust.site_trust import SiteTrust
 from nearcast.wire.init_gate import TokenBuckets
 
 __all__ = ["LiveManager", "run_manager"]
@@ -96,7 +96,7 @@ async def run_manager(
     )
     check_rules(config.site.processors)  # complains here, not in servers
     clock = SteadyClock()
-    trust = open_trust(config, clock()).trust
+    trust = open_trust(config, clock())
     store = ManagerStore(config.data / _STORE_FILE)
     try:
         opening = asyncio.ensure_future(open_site(config, store, clock()))
@@ -131,10 +131,11 @@ class LiveManager:
         mesh: MeshLink,
         clock: Callable[[], float],
         state: ManagerState,
-        trust: SiteTrust,
+        trust: StartingTrust,
     ) -> None:
         self._config, self._store, self._mesh, self._clock = config, store, mesh, clock
-        self._trust = trust
+        self._trust = trust.trust
+        self._peer_trust = PeerTrust(trust, config.id, mesh, clock)
         self.credential = read_credential(config.credential_file)
         signer = SigningKey(read_key_file(config.signing_key_file))
         self._enroller = Enroller(store.clients, signer, config.enrolment.rules())
@@ -186,6 +187,7 @@ class LiveManager:
             **self._manager.status(self._clock()),
             **links_status(self._mesh),
             "refused_requests": dict(self.refused_requests),
+            "credential_days_left": round(self._peer_trust.days_left, 1),
         }
 
     async def enrol(
@@ -288,6 +290,7 @@ class LiveManager:
     def _look(self) -> None:
         """Take over what the authority has signed since the last look."""
         self._looks = self._clock() + _LOOK_S
+        self._peer_trust.on_timer()
         entries, version = self._files.new_revocations(self._trust)
         try:
             if entries:
@@ -321,14 +324,9 @@ class LiveManager:
 
     def _learn(self, state: ManagerState) -> None:
         """Tell the links who the servers are: those whose credentials count."""
-        now = self._clock()
         if state.revocations.version > self._trust.revocations.version:
             self._trust.revoke(self._manager.revocations)
-        orders = [server.order for server in state.servers.values()]
-        servers, problems = checked_servers(self._trust, orders, now)
-        for problem in problems:
-            _log.warning("server_not_trusted", extra={"fields": {"reason": problem}})
-        self._mesh.learn(server_peers(servers, self._config.id))
+        self._peer_trust.learn(server.order for server in state.servers.values())
 
     def _install(self, state: ManagerState) -> None:
         frames = self._manager.install(state, self._clock())

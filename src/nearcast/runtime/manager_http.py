@@ -163,6 +163,14 @@ def manager_metrics(status: Mapping[str, Any]) -> bytes:
     }
     for name, (meaning, value) in gauges.items():
         text.add(f"nearcast_manager_{name}", "gauge", meaning, value)
+    days_left = {one["id"]: one["credential_days_left"] for one in status["servers"]}
+    text.add_by(
+        "nearcast_manager_credential_days_left",
+        "gauge",
+        "Days until a server's credential ends; below 0: it has ended.",
+        "server",
+        ((server, days) for server, days in days_left.items() if days is not None),
+    )
     text.add_by(
         "nearcast_manager_refused_requests_total",
         "counter",

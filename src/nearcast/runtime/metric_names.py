@@ -94,6 +94,8 @@ GAUGES = {
     "mesh_resent": "Messages to other servers that were sent again.",
     "mesh_links": "Links to other servers that work.",
     "mesh_links_down": "Other servers that cannot be reached.",
+    "credential_days_left": "Days until the server's credential ends; below 0: it has ended.",
+    "servers_not_trusted": "Other servers without a link because their credentials do not count.",
     "mesh_sent_bytes": "Sent over all links, sealed.",
     "mesh_received_bytes": "Received over all links, sealed.",
     "queue_age_seconds": "How long the last datagram waited in the kernel.",

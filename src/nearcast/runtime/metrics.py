@@ -64,6 +64,9 @@ class Gauges:
     """Connections to other servers."""
     mesh_links_down: int = 0
     """Other servers that cannot be reached."""
+    credential_days_left: float | None = None
+    """Of the server's own."""
+    servers_not_trusted: int = 0
     mesh_sent_bytes: int = 0
     mesh_received_bytes: int = 0
     spool_messages: Mapping[str, int] = field(default_factory=dict)

@@ -27,15 +27,15 @@ from nearcast.runtime.config_files import read_key_file
 from nearcast.runtime.event_log import EventLog
 from nearcast.runtime.event_log_frames import EventLogSettings
 from nearcast.runtime.http_endpoint import HttpEndpoint
-from nearcast.runtime.mesh_peers import server_peers
 from nearcast.runtime.metrics import ServerMetrics
 from nearcast.runtime.orders_file import OrdersFile
+from nearcast.runtime.peer_trust import PeerTrust
 from nearcast.runtime.port_reader import PortReader
 from nearcast.runtime.processor_host import ProcessorHost
 from nearcast.runtime.server_report import ServerReport
 from nearcast.runtime.spool_process import SpoolProcessSettings
 from nearcast.runtime.spool_writer import SpoolWriter
-from nearcast.runtime.trust_files import checked_servers, open_trust
+from nearcast.runtime.trust_files import open_trust
 from nearcast.runtime.watchdog import HUNG_FILE, Heartbeat, WatchdogSettings, read_hung
 from nearcast.server.outputs import Outputs, StageDelays
 from nearcast.server.peer_channels import PeerChannels, draw_incarnation
@@ -70,6 +70,7 @@ class LiveServer:
         )
         self.clock = SteadyClock()
         self.trust = open_trust(config, self.clock())
+        self._peer_trust = PeerTrust(self.trust, config.id, self._mesh, self.clock)
         self.metrics = ServerMetrics(config.id)
         self._orders_file = OrdersFile(config.data / _ORDERS_FILE)
         self.ended = asyncio.Event()
@@ -99,7 +100,7 @@ class LiveServer:
         except BaseException:
             await self._opened.aclose()
             raise
-        self._learn(None)
+        self._peer_trust.learn(())
         saved = self._orders_file.load()
         if saved is not None:
             self.obey(saved)
@@ -168,6 +169,7 @@ class LiveServer:
             self._host,
             self._udp,
             self._events,
+            self._peer_trust,
         )
         self.http = HttpEndpoint(
             config.http.host,
@@ -257,17 +259,6 @@ class LiveServer:
             if not topic.settings.inline:
                 self._host.prepare(topic.settings)
 
-    def _learn(self, orders: Orders | None) -> None:
-        """Tell the links who the other servers are: those whose credentials count."""
-        manager = self.trust.manager
-        peers = [] if manager is None else [manager]
-        if orders is not None:
-            servers, problems = checked_servers(self.trust.trust, orders.servers, self.clock())
-            peers += server_peers(servers, self.config.id)
-            for problem in problems:
-                _log.warning("server_not_trusted", extra={"fields": {"reason": problem}})
-        self._mesh.learn(peers)
-
     # Events of the loop
 
     def _on_datagrams(self, batch: list[tuple[bytes, Address]], queue_age_s: float) -> None:
@@ -292,6 +283,7 @@ class LiveServer:
 
     def _on_timer(self) -> None:
         self._timer_at = float("inf")
+        self._peer_trust.on_timer()
         self._do(self.node.on_timer(self.clock()))
 
     def _on_lost(self, error: Exception) -> None:
@@ -348,7 +340,7 @@ class LiveServer:
         """Keep new orders before anybody hears what follows from them, and prepare for that."""
         if document and not self._orders_file.save(document):
             self.metrics.counts["orders_not_saved"] += 1
-        self._learn(orders)
+        self._peer_trust.learn(orders.servers)
         self._prepare_processors()
 
     def _set_timer(self) -> None:

@@ -13,6 +13,7 @@ from nearcast.runtime.event_log import EventLog
 from nearcast.runtime.http_endpoint import HttpEndpoint
 from nearcast.runtime.mesh_peers import isolation, links_down, links_status
 from nearcast.runtime.metrics import Gauges, ServerMetrics
+from nearcast.runtime.peer_trust import PeerTrust
 from nearcast.runtime.processor_host import ProcessorHost
 from nearcast.runtime.spool_writer import SpoolWriter
 from nearcast.server.peer_channels import PeerChannels
@@ -38,10 +39,11 @@ class ServerReport:
         host: ProcessorHost,
         udp: SortedPort | None,
         events: EventLog | None,
+        trust: PeerTrust,
     ) -> None:
         self._config, self._server, self._metrics = config, server, metrics
         self._mesh, self._channels, self._writer, self._host = mesh, channels, writer, host
-        self._udp, self._events = udp, events
+        self._udp, self._events, self._trust = udp, events, trust
         self.lost: Exception | None = None
         """Why the server must end, when its spool is lost."""
         self._errors, self._errors_s = 0, float("-inf")
@@ -70,6 +72,7 @@ class ServerReport:
             "local_streams": targets.local_streams,
             "delegated_streams": targets.delegated_streams,
             "uncommitted": self._writer.uncommitted,
+            "credential_days_left": round(self._trust.days_left, 1),
             "counts": dict(server.counts),
             "losses": self._metrics.losses(),
             **links_status(self._mesh),
@@ -99,6 +102,8 @@ class ServerReport:
             event_log_rows_held=0 if self._events is None else self._events.counters.rows_held,
             mesh_resent=self._channels.resent,
             mesh_links=sum(one.state == "connected" for one in links),
+            credential_days_left=self._trust.days_left,
+            servers_not_trusted=self._trust.not_trusted,
             mesh_links_down=sum(one.is_down for one in links),
             mesh_sent_bytes=sum(one.sent_bytes for one in links),
             mesh_received_bytes=sum(one.received_bytes for one in links),
@@ -135,6 +140,8 @@ class ServerReport:
         problems = []
         if self._server.orders is None:
             problems.append("no orders from the manager yet")
+        if self._trust.days_left <= 0:
+            problems.append("the server's credential has ended: see docs/keys.md, rotation")
         if self._writer.is_full:
             problems.append("the spool's disk is full")
         if self.lost is not None:

@@ -26,6 +26,7 @@ class StartingTrust:
     own: ServerCredential
     manager: PeerAddress | None
     """Where the manager is; None for the manager itself, and for a server on its own."""
+    manager_credential: ServerCredential | None = None
 
 
 def read_credential(path: Path) -> bytes:
@@ -71,7 +72,8 @@ def open_trust(config: ServerConfig | ManagerConfig, now_s: float) -> StartingTr
     if manager.role != "manager":
         raise ConfigError(f"mesh.manager.credential: is of {manager.role} {manager.server!r}")
     address = split_host_port(entry.address)
-    return StartingTrust(trust, own, PeerAddress(manager.server, *address, manager.public_key))
+    peer = PeerAddress(manager.server, *address, manager.public_key)
+    return StartingTrust(trust, own, peer, manager)
 
 
 def checked_servers(

@@ -30,8 +30,9 @@ from nearcast.server.mesh_messages import (
 )
 from nearcast.server.peer_channels import PeerChannels
 from nearcast.server.signed_orders import sign_orders
+from nearcast.trust.credentials import ServerCredential, read_body
 from nearcast.trust.revocations import issue_revocations
-from nearcast.trust.signed import SigningKey
+from nearcast.trust.signed import SigningKey, read_signed
 
 __all__ = ["Manager", "ManagerSettings"]
 
@@ -281,4 +282,13 @@ class Manager:
             "messages": report.messages if report else None,
             "notifications": report.notifications if report else None,
             "loop_lag_s": report.loop_lag_s if report else None,
+            "credential_days_left": _days_left(server.order.credential, now),
         }
+
+
+def _days_left(document: bytes, now: float) -> float | None:
+    """Return how long a server's credential counts; None when it has none."""
+    if not document:
+        return None
+    credential = read_body(read_signed(document).body, ServerCredential)
+    return round((credential.validity.until_s - now) / 86_400, 1)

@@ -129,6 +129,10 @@ class SiteTrust:
         """Raise TrustError when a credential that was accepted no longer counts."""
         self._valid("client", credential.client, credential, now_s)
 
+    def check_server(self, credential: ServerCredential, now_s: float) -> None:
+        """Raise TrustError when a server's credential that was accepted no longer counts."""
+        self._valid("server", credential.server, credential, now_s)
+
     def is_valid(self, credential: ClientCredential, now_s: float) -> bool:
         """Tell whether a credential that was accepted still counts."""
         try:
