@@ -51,6 +51,36 @@ def test_everything_comes_back_over_many_segments(seed: int) -> None:
     assert found.cut is None
 
 
+def test_files_of_others_are_named_and_left_alone() -> None:
+    disk, work = FakeDisk(3), Workload(3)
+    names = [".nfs0001", "lost+found", "notes.txt", "spare-parts", "spare-12"]
+    for name in names:
+        disk.create(name, 10)
+        disk.write(name, 0, b"not yours.")
+    for _ in range(3):
+        log = SpoolLog.open(disk, SMALL)
+        assert log.recovered.foreign == sorted(names)
+        fill(log, work, 50)  # segments are recycled meanwhile
+        log.close()
+    assert alive(recover(disk).state) == work.after[-1]
+    assert {disk.read(name) for name in names} == {b"not yours."}
+
+
+def test_a_name_that_is_no_text_can_be_told() -> None:
+    disk = FakeDisk(3)
+    disk.create("caf\udce9", 1)
+    assert recover(disk).foreign == ["caf\\udce9"]
+
+
+@pytest.mark.parametrize("name", ["segment-1", "segment-x.spool", "copy.spool", "segment-1.spool2"])
+def test_a_file_that_may_be_a_segment_is_not_passed_over(name: str) -> None:
+    disk = FakeDisk(3)
+    SpoolLog.open(disk, SMALL).close()
+    disk.create(name, 10)
+    with pytest.raises(SpoolError, match=f"'{name}' is no file of a spool"):
+        SpoolLog.open(disk, SMALL)
+
+
 def test_nothing_is_durable_before_the_commit() -> None:
     disk, work = FakeDisk(3), Workload(3)
     log = SpoolLog.open(disk, SMALL)

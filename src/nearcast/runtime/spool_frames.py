@@ -50,11 +50,18 @@ class Opened(_Answer):
     segments: list[str]
     last_sequence: int
     bytes_scanned: int
+    foreign: list[str]
 
     def recovery(self, state: LiveState) -> Recovery:
         """Return the recovery of which this is the rest."""
         return Recovery(
-            state, self.damages, self.cut, self.segments, self.last_sequence, self.bytes_scanned
+            state,
+            self.damages,
+            self.cut,
+            self.segments,
+            self.last_sequence,
+            self.bytes_scanned,
+            self.foreign,
         )
 
 
@@ -114,6 +121,7 @@ def recovery_frames(recovery: Recovery) -> Iterator[bytes]:
             recovery.segments,
             recovery.last_sequence,
             recovery.bytes_scanned,
+            recovery.foreign,
         )
     )
 

@@ -12,7 +12,14 @@ from nearcast.spool.changes import Group, LiveState
 from nearcast.spool.disk import Disk
 from nearcast.spool.frames import encode_changes, encode_commit
 from nearcast.spool.recovery import Recovery, recover
-from nearcast.spool.segments import ENDS_BYTES, ENDS_FILE, SPARE, SegmentName, encode_end
+from nearcast.spool.segments import (
+    ENDS_BYTES,
+    ENDS_FILE,
+    SPARE,
+    SegmentName,
+    encode_end,
+    is_spare,
+)
 
 __all__ = ["SpoolLog", "SpoolSettings"]
 
@@ -218,7 +225,8 @@ class SpoolLog:
 
     def _free(self) -> list[str]:
         """Return the files that hold nothing alive, those of failed attempts included."""
-        return sorted(set(self._disk.names()) - {ENDS_FILE, str(self._segment), *self._fallback})
+        ours = [one for one in self._disk.names() if SegmentName.parse(one) or is_spare(one)]
+        return sorted(set(ours) - {str(self._segment), *self._fallback})
 
     def _current(self) -> SegmentName:
         if self._segment is None:

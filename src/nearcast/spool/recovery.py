@@ -20,7 +20,7 @@ from operator import attrgetter
 from nearcast.spool.changes import LiveState
 from nearcast.spool.disk import Disk
 from nearcast.spool.frames import Frame, FrameKind, apply_frame, read_commit, scan
-from nearcast.spool.segments import ENDS_FILE, SegmentName, read_ends, segments_in
+from nearcast.spool.segments import ENDS_FILE, SegmentName, read_ends, sort_files
 
 __all__ = ["Cut", "Damage", "Recovery", "recover"]
 
@@ -60,6 +60,8 @@ class Recovery:
     last_sequence: int = 0
     """The highest segment number in use."""
     bytes_scanned: int = 0
+    foreign: list[str] = field(default_factory=list)
+    """Files in the folder that no spool has put there; they are left alone."""
 
 
 def recover(disk: Disk) -> Recovery:
@@ -72,7 +74,7 @@ def recover(disk: Disk) -> Recovery:
     """
     recovery = Recovery()
     files = disk.names()
-    names = segments_in(files)
+    names, recovery.foreign = sort_files(files)
     ends = read_ends(disk.read(ENDS_FILE)) if ENDS_FILE in files else {}
     recovery.last_sequence = max(one.sequence for one in (SegmentName(0, 0), *names, *ends))
     newest = names[-1].sequence if names else 0

@@ -21,11 +21,14 @@ __all__ = [
     "SPARE",
     "SegmentName",
     "encode_end",
+    "is_spare",
     "read_ends",
-    "segments_in",
+    "sort_files",
 ]
 
 _PREFIX, _SUFFIX = "segment-", ".spool"
+"""Either marks a segment, of every format that will ever be."""
+_SEQUENCE_DIGITS = 12
 ENDS_FILE = "ends"
 SPARE = "spare-"
 """How the name of a file begins that holds nothing and waits to become a segment."""
@@ -46,7 +49,7 @@ class SegmentName:
     marker: int
 
     def __str__(self) -> str:
-        return f"{_PREFIX}{self.sequence:012d}-{self.marker:08x}{_SUFFIX}"
+        return f"{_PREFIX}{self.sequence:0{_SEQUENCE_DIGITS}d}-{self.marker:08x}{_SUFFIX}"
 
     @classmethod
     def parse(cls, name: str) -> SegmentName | None:
@@ -59,26 +62,38 @@ class SegmentName:
         return found if str(found) == name and found.marker < 1 << 32 else None
 
 
-def segments_in(files: Iterable[str]) -> list[SegmentName]:
-    """Return the segments among the files of a spool, in order.
+def is_spare(name: str) -> bool:
+    """Tell whether a name is one that a spool gives to a file that waits to become a segment."""
+    rest = name.removeprefix(SPARE)
+    is_number = len(rest) == _SEQUENCE_DIGITS and rest.isascii() and rest.isdigit()
+    return name.startswith(SPARE) and (is_number or SegmentName.parse(rest) is not None)
+
+
+def sort_files(files: Iterable[str]) -> tuple[list[SegmentName], list[str]]:
+    """Return the segments among the files of a folder, in order, and the files of others.
 
     Raises
     ------
     SpoolError
-        When there is a file that this version does not know. Another format has other names: so
-        its files are neither read wrongly nor taken for free ones and overwritten.
+        When a file may be a segment of another format, or one whose name was changed: without it
+        the spool would look whole and be less.
     """
-    found = []
+    segments, foreign = [], []
     for name in files:
         segment = SegmentName.parse(name)
         if segment is not None:
-            found.append(segment)
-        elif name != ENDS_FILE and not name.startswith(SPARE):
+            segments.append(segment)
+        elif name == ENDS_FILE or is_spare(name):
+            continue
+        elif name.startswith(_PREFIX) or name.endswith(_SUFFIX):
             raise SpoolError(
                 f"{name!r} is no file of a spool that this nearcast knows: update nearcast, or"
                 " move it away if something else put it there"
             )
-    return sorted(found)
+        else:
+            # a name may be of bytes that are no text
+            foreign.append(name.encode(errors="backslashreplace").decode())
+    return sorted(segments), sorted(foreign)
 
 
 def encode_end(segment: SegmentName, end: int) -> tuple[int, bytes]:
