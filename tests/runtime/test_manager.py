@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import threading
 import time
 from collections.abc import Awaitable, Callable
 from http.client import HTTPConnection
@@ -18,7 +17,7 @@ from nearcast.domain.generators.reloc2021 import Reloc2021, generate_reloc2021
 from nearcast.domain.scenario_files import write_scenario
 from nearcast.errors import ConfigError, ProcessorError, TrustError
 from nearcast.links.memory_mesh import MemoryHub
-from nearcast.runtime import manager_site
+from nearcast.runtime import plan_reader
 from nearcast.runtime.config import (
     EnrolmentConfig,
     HttpConfig,
@@ -27,6 +26,7 @@ from nearcast.runtime.config import (
     ServerEntry,
     SiteConfig,
 )
+from nearcast.runtime.helper_process import HelperProcess
 from nearcast.runtime.manager import LiveManager, run_manager
 from nearcast.runtime.trust_files import read_credential
 from nearcast.server.mesh_messages import (
@@ -434,24 +434,67 @@ def test_a_port_in_use_and_a_wrong_processor_are_clear_errors(config: ManagerCon
         run_site(msgspec.structs.replace(config, site=wrong), play)
 
 
+def test_a_manager_answers_while_another_plan_is_on_its_way(
+    config: ManagerConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = {"plan": str(config.site.plan)}
+
+    async def play(site: Site) -> None:
+        await site.hello(0)
+        await site.next_orders()
+        monkeypatch.setattr(plan_reader, "_MODULE", "runtime.endless_helper")
+        adopting = asyncio.ensure_future(site.manager.adopt(config.site.scenario))
+        await asyncio.sleep(0)
+        assert (await site.ask("GET", "/health"))[0] == 200
+        assert (await site.ask("POST", "/clients", ENROLMENT))[0] == 200
+        thief = {"kind": "client", "name": "thief"}
+        assert await site.ask("POST", "/revocations", thief) == (200, {"version": 1})
+        assert (await site.next_orders()).plan_version == 1
+        assert (await site.where_is(CLIENTS[0])) is not None
+        status, answer = await site.ask("POST", "/plans", plan)
+        assert (status, "another plan is being adopted" in answer["error"]) == (429, True)
+        adopting.cancel()
+        await asyncio.wait([adopting])
+        monkeypatch.undo()
+        # nothing is left of the one that was given up, and all that came meanwhile stays
+        assert await site.ask("POST", "/plans", plan) == (200, {"plan_version": 2})
+        orders = await site.next_orders()
+        assert (orders.plan_version, orders.revision) == (2, 3)
+        assert orders.revocations
+
+    run_site(config, play)
+
+
+def test_a_process_that_dies_over_a_plan_leaves_the_old_one(
+    config: ManagerConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def play(site: Site) -> None:
+        monkeypatch.setattr(plan_reader, "_MODULE", "nearcast.no_such_module")
+        status, answer = await site.ask("POST", "/plans", {"plan": str(config.site.plan)})
+        assert (status, answer["error"]) == (400, "the plan cannot be read: its process died")
+        assert site.manager.status()["plan_version"] == 1
+
+    run_site(config, play)
+
+
 def test_a_manager_that_still_plans_can_be_stopped(
     config: ManagerConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    planning, go_on = threading.Event(), threading.Event()
+    monkeypatch.setattr(plan_reader, "_MODULE", "runtime.endless_helper")
+    planning = asyncio.Event()
 
-    def plan_for_ever(*_given: Any) -> Any:
-        planning.set()
-        go_on.wait(60)
+    class Noted(HelperProcess):
+        def __init__(self, *given: Any, **named: Any) -> None:
+            super().__init__(*given, **named)
+            planning.set()
 
-    monkeypatch.setattr(manager_site, "_read_site", plan_for_ever)
+    monkeypatch.setattr(plan_reader, "HelperProcess", Noted)
 
     async def run() -> None:
         stop = asyncio.Event()
         running = asyncio.ensure_future(run_manager(config, MemoryHub().link("manager"), stop))
-        await asyncio.to_thread(planning.wait, 60)
+        await planning.wait()
         stop.set()
         await running
 
     asyncio.run(run())
-    assert not go_on.is_set()
-    go_on.set()

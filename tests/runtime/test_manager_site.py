@@ -17,9 +17,10 @@ from nearcast.domain.scenario import Scenario
 from nearcast.domain.scenario_files import write_scenario
 from nearcast.errors import ConfigError, PlanError, PlanningError, ScenarioError
 from nearcast.runtime.config import ManagerConfig, MeshConfig, ServerEntry, SiteConfig
-from nearcast.runtime.manager_site import open_site, read_another_plan
+from nearcast.runtime.manager_site import open_site, prepare_another_plan
 from nearcast.runtime.manager_store import ManagerStore
-from nearcast.server.manager_state import ManagerState, with_processors
+from nearcast.runtime.plan_preparation import PreparedPlan
+from nearcast.server.manager_state import ManagerState, with_plan, with_processors
 from nearcast.server.processor_rules import ProcessorRule
 from nearcast.site.authority import Authority
 from small_site.keys import make_keys
@@ -231,13 +232,20 @@ def test_a_server_cannot_be_called_like_the_manager(folder: Path, store: Manager
 def test_a_plan_of_another_scenario_is_refused(folder: Path, store: ManagerStore) -> None:
     config = site_config(folder)
     open_now(config, store)
-    known = str(store.fact("scenario"))
+    state = store.load()
+    assert state is not None
     write_homes(folder / "other", SERVERS[3])
-    site = read_another_plan(config, folder / "other", known)
-    assert {one.home for one in site.plan.clients} == {SERVERS[3]}
+
+    def prepare(plan: str) -> PreparedPlan:
+        return asyncio.run(prepare_another_plan(config, folder / plan, store, state, 1e9))
+
+    prepared = prepare("other")
+    assert homes(store) == dict.fromkeys(CLIENTS, SERVERS[0])  # not in force yet
+    store.adopt(with_plan(state, state.servers, prepared.topics, prepared.version), prepared.stored)
+    assert homes(store) == dict.fromkeys(CLIENTS, SERVERS[3])
     with pytest.raises(PlanError, match="no such plan folder"):
-        read_another_plan(config, folder / "nowhere", known)
+        prepare("nowhere")
     changed = generate_reloc2021(Reloc2021(topics=3, servers_per_side=2), seed=2)
     write_scenario(changed, folder / "scenario", overwrite=True)
     with pytest.raises(PlanError, match="the scenario changed"):
-        read_another_plan(config, folder / "other", known)
+        prepare("other")

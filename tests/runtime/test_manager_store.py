@@ -14,7 +14,9 @@ from pathlib import Path
 import pytest
 
 from nearcast.errors import ConfigError, OutputError
+from nearcast.runtime import client_counts
 from nearcast.runtime.manager_store import ManagerStore
+from nearcast.runtime.next_plan import plan_rows
 from nearcast.server.enrolment import EnrolledClient
 from nearcast.server.manager_state import (
     ManagerState,
@@ -158,6 +160,80 @@ def test_a_change_that_fails_changes_nothing(path: Path) -> None:
         store.save_clients(records, replace(state, revision=50))
     assert store.load() == state
     assert store.clients.counts() == (2, 1)
+    store.close()
+
+
+OTHER = SitePlan(
+    topics=(PlannedTopic("z", 7, ("e1",), False, "other"),),
+    clients=[PlannedClient("b", "e1", {}, ("z",)), PlannedClient("new", "e1", {}, ("z",))],
+)
+
+
+def test_a_plan_is_in_force_wholly_or_not_at_all(path: Path) -> None:
+    store = ManagerStore(path)
+    before = with_site(None, SERVERS, PLAN, version(1))
+    store.save_site(before, PLAN)
+    after = with_site(before, SERVERS, OTHER, version(2))
+    for _ in range(2):  # what an attempt that ended early has left does not disturb the next
+        written = store.begin_plan(2)
+        written.add_topics(after.topics)
+        for rows in plan_rows(OTHER.clients):
+            written.add(rows)
+        while written.count_enrolled():
+            pass
+        assert store.load() == before
+        assert {one.client for one in store.clients.clients_of("e2")} == {"b"}
+        store.close()
+        store = ManagerStore(path)  # as after a crash
+        assert store.load() == before
+        assert store.clients.counts() == (2, 0)
+        while store.sweep():
+            pass
+    store.save_site(after, OTHER)
+    while store.sweep():
+        pass
+    assert store.load() == after
+    assert (store.clients.left("e2"), store.clients.counts()) == ({"b": "e1"}, (2, 0))
+    store.close()
+    database = sqlite3.connect(path)
+    for table in ("homes", "visits", "topics_at", "topics"):
+        assert database.execute(f"SELECT count(*) FROM {table} WHERE plan <> 2").fetchone() == (0,)
+    database.close()
+
+
+@pytest.mark.parametrize("slices", range(6))
+def test_clients_that_enrol_while_a_plan_is_written_are_counted_once(
+    path: Path, monkeypatch: pytest.MonkeyPatch, slices: int
+) -> None:
+    monkeypatch.setattr(client_counts, "_ROWS_AT_ONCE", 2)
+    store = ManagerStore(path)
+    state = full_state()
+    store.save_site(state, PLAN)
+
+    def client(name: str, home: str) -> EnrolledClient:
+        return EnrolledClient(name, name.encode() * 16, home, (1.0, 1.0))
+
+    names = ("b", "c1", "c2", "c3", "c4", "c5", "new", "ä")
+    store.save_clients([client(name, "e1") for name in names], state)
+    written = store.begin_plan(2)
+    for rows in plan_rows(OTHER.clients):
+        written.add(rows)
+    for _ in range(slices):
+        written.count_enrolled()
+    store.save_clients([client(name, "e2") for name in ("c1", "c5", "b", "c9")], state)
+    with pytest.raises(OutputError):  # counts nobody
+        store.save_clients(
+            [client("d1", "e2"), replace(NEW, client="c1", public_key=b"c2" * 16)], state
+        )
+    while written.count_enrolled():
+        pass
+    store.save_clients([client("d2", "e2"), client("d2", "e1")], state)
+    store.adopt(with_site(state, SERVERS, OTHER, version(2)), written)
+    taken = +written.counts.taken
+    store.close()
+    store = ManagerStore(path)
+    assert taken == store.clients.home_choice(SERVERS)._taken == {"e1": 2 + 5, "e2": 3}
+    assert store.clients.counts() == (2, 10)
     store.close()
 
 

@@ -14,6 +14,7 @@ from nearcast.cli.manager_access import find_manager
 __all__ = ["apply"]
 
 _LOOK_S = 0.25
+_ADOPT_WITHIN_S = 600.0
 _REPORT_S = 2.5
 """Servers report every two seconds: after that all have said how long streams paused."""
 
@@ -51,7 +52,8 @@ def apply(
     from nearcast.links.http_client import ask
 
     url, token = find_manager(site, manager_url, token_file)
-    version = ask(f"{url}/plans", {"plan": str(plan.resolve())}, token)["plan_version"]
+    body = {"plan": str(plan.resolve())}
+    version = ask(f"{url}/plans", body, token, timeout_s=_ADOPT_WITHIN_S)["plan_version"]
     end = time.monotonic() + timeout_s
     shown = -1
     while True:

@@ -32,8 +32,7 @@ from nearcast.runtime.manager_http import (
 )
 from nearcast.runtime.manager_site import (
     open_site,
-    plan_version,
-    read_another_plan,
+    prepare_another_plan,
     with_addresses,
 )
 from nearcast.runtime.manager_store import ManagerStore
@@ -44,9 +43,9 @@ from nearcast.server.enrolment import EnrolledClient, Enroller, Enrolment
 from nearcast.server.manager import Manager
 from nearcast.server.manager_state import (
     ManagerState,
+    with_plan,
     with_processors,
     with_revocations,
-    with_site,
 )
 from nearcast.server.peer_channels import draw_incarnation
 from nearcast.server.processor_rules import ProcessorRule, check_rules
@@ -62,6 +61,7 @@ _log = logging.getLogger(__name__)
 _STORE_FILE = "manager.db"
 _LOOK_S = 1.0
 """How often the files of the authority are looked at."""
+_SWEEP_INTERVAL_S = 0.02
 _MOST_WAYS = 7
 """Edge servers that a client is told besides its home."""
 
@@ -117,6 +117,7 @@ async def run_manager(
         finally:
             opening.cancel()
             stopping.cancel()
+            await asyncio.wait({opening, stopping})  # its helper process is gone then
     finally:
         store.close()
 
@@ -143,6 +144,8 @@ class LiveManager:
         self._enrolments = TokenBuckets(per_s, 10 * per_s, 1)
         self._files = ManagerFiles(config)
         self._looks = 0.0
+        self._is_adopting = self._is_swept = False
+        """Whether another plan is being written, and whether the last one is gone."""
         self._manager = Manager(
             state,
             store.clients,
@@ -219,16 +222,23 @@ class LiveManager:
 
     async def adopt(self, folder: Path) -> int:
         """Adopt another plan of the same scenario; return its version."""
-        known = str(self._store.fact("scenario"))
-        site = await in_daemon_thread(lambda: read_another_plan(self._config, folder, known))
-        state = self._manager.state
-        version = plan_version(state, site.report, self._clock())
-        state = with_site(state, state.servers, site.plan, version)
-        self._store.save_site(state, site.plan)
+        if self._is_adopting:
+            raise TooManyError("another plan is being adopted; try again later")
+        self._is_adopting = True
+        try:
+            plan = await prepare_another_plan(
+                self._config, folder, self._store, self._manager.state, self._clock()
+            )
+            # servers and revocations may have changed meanwhile: the state of now counts
+            state = self._manager.state
+            state = with_plan(state, state.servers, plan.topics, plan.version)
+            self._store.adopt(state, plan.stored)
+        finally:
+            self._is_adopting, self._is_swept = False, False
         self._install(state)
-        fields = {"version": version.version, "folder": str(folder)}
+        fields = {"version": plan.version.version, "folder": str(folder)}
         _log.info("plan_adopted", extra={"fields": fields})
-        return version.version
+        return plan.version.version
 
     @property
     def processors(self) -> tuple[ProcessorRule, ...]:
@@ -285,7 +295,17 @@ class LiveManager:
     def _on_timer(self) -> None:
         if self._clock() >= self._looks:
             self._look()
+        if not self._is_swept and not self._is_adopting:
+            self._sweep()
         self._send(self._manager.on_timer(self._clock()))
+
+    def _sweep(self) -> None:
+        """Remove a part of a plan that is no longer in force, or was not finished."""
+        try:
+            self._is_swept = not self._store.sweep()
+        except OutputError as error:
+            self._is_swept = True  # later: the next plan needs it, and says so
+            _log.error("store_failed", extra={"fields": {"reason": str(error)}})
 
     def _look(self) -> None:
         """Take over what the authority has signed since the last look."""
@@ -329,8 +349,10 @@ class LiveManager:
         self._peer_trust.learn(server.order for server in state.servers.values())
 
     def _install(self, state: ManagerState) -> None:
+        before = self._manager.state
         frames = self._manager.install(state, self._clock())
-        self._learn(state)
+        if (before.servers, before.revocations) != (state.servers, state.revocations):
+            self._learn(state)
         self._send(frames)
 
     def _send(self, frames: list[tuple[str, bytes]]) -> None:
@@ -340,4 +362,6 @@ class LiveManager:
             self._timer.cancel()
         now = self._clock()
         delay_s = min(max(0.0, self._manager.next_wakeup(now) - now), 1.0)
+        if not self._is_swept and not self._is_adopting:
+            delay_s = min(delay_s, _SWEEP_INTERVAL_S)
         self._timer = self._loop.call_later(delay_s, self._on_timer)

@@ -5,52 +5,32 @@ from __future__ import annotations
 import hashlib
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from nearcast.domain.fingerprint import scenario_fingerprint
 from nearcast.domain.output_folder import PLAN_FILE, SCENARIO_FILE
-from nearcast.domain.plan import Model
-from nearcast.domain.plan_files import read_plan, report_to_json
-from nearcast.domain.scenario import Scenario
-from nearcast.domain.scenario_files import read_scenario
-from nearcast.errors import ConfigError, PlanError, TrustError
-from nearcast.links.daemon_thread import in_daemon_thread
-from nearcast.planning.request import PlanRequest, Progress
+from nearcast.errors import ConfigError, TrustError
 from nearcast.runtime.config import ManagerConfig, SiteConfig
 from nearcast.runtime.manager_store import ManagerStore
+from nearcast.runtime.plan_preparation import PreparedPlan, prepare_plan
 from nearcast.runtime.trust_files import read_credential
-from nearcast.server.manager_state import ManagerState, PlanVersion, SiteServer, with_site
-from nearcast.server.orders_from_plan import SitePlan, check_servers, name_plan, names_of
+from nearcast.server.manager_state import ManagerState, SiteServer, with_plan
+from nearcast.server.orders_from_plan import check_servers
 from nearcast.server.site_orders import ServerOrder
 from nearcast.trust.credentials import ServerCredential, read_body
 from nearcast.trust.signed import read_signed
 
 __all__ = [
-    "PlannedSite",
     "open_site",
-    "plan_version",
-    "read_another_plan",
+    "prepare_another_plan",
     "server_orders",
     "with_addresses",
 ]
 
 _log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class PlannedSite:
-    """What the files of a site say."""
-
-    servers: Mapping[str, SiteServer]
-    plan: SitePlan
-    report: Mapping[str, Any]
-    """The content of ``plan.json``."""
-    scenario: str
-    """The scenario's fingerprint."""
 
 
 async def open_site(config: ManagerConfig, store: ManagerStore, now: float) -> ManagerState:
@@ -74,11 +54,18 @@ async def open_site(config: ManagerConfig, store: ManagerStore, now: float) -> M
     settings = _digest((config.site.cloud, orders))
     processors = _digest(config.site.processors)
     if state is None or source not in (None, store.fact("source")):
-        site = await in_daemon_thread(lambda: _read_site(config, orders))
-        state = with_site(state, site.servers, site.plan, plan_version(state, site.report, now))
+        plan = await prepare_plan(
+            config.site,
+            config.site.plan,
+            store,
+            state,
+            now,
+            with_addresses=lambda servers: with_addresses(servers, config, orders),
+        )
+        state = with_plan(state, plan.servers, plan.topics, plan.version)
         state = _with_configured_processors(state, config, store)
-        facts = {"source": source or "", "settings": settings, "scenario": site.scenario}
-        store.save_site(state, site.plan, **facts, configured_processors=processors)
+        facts = {"source": source or "", "settings": settings, "scenario": plan.scenario}
+        store.adopt(state, plan.stored, **facts, configured_processors=processors)
         _log.info("plan_adopted", extra={"fields": {"version": state.versions[-1].version}})
     elif (settings, processors) != (store.fact("settings"), store.fact("configured_processors")):
         servers = with_addresses(state.servers, config, orders)
@@ -89,34 +76,26 @@ async def open_site(config: ManagerConfig, store: ManagerStore, now: float) -> M
     return state
 
 
-def plan_version(state: ManagerState | None, report: Mapping[str, Any], now: float) -> PlanVersion:
-    """Return the next version, of a plan with this ``plan.json``."""
-    cost, metrics = report.get("cost"), report.get("metrics")
-    return PlanVersion(
-        version=state.versions[-1].version + 1 if state else 1,
-        adopted_at=now,
-        model=_text_or_none(report.get("model")),
-        method=_text_or_none(report.get("method")),
-        cost=float(cost) if isinstance(cost, int | float) else None,
-        metrics=metrics if isinstance(metrics, dict) else {},
-    )
-
-
-def read_another_plan(config: ManagerConfig, folder: Path, scenario_known: str) -> PlannedSite:
-    """Read another plan of the scenario that the site runs.
+async def prepare_another_plan(
+    config: ManagerConfig, folder: Path, store: ManagerStore, state: ManagerState, now: float
+) -> PreparedPlan:
+    """Prepare another plan of the scenario that the site runs.
 
     Raises
     ------
     NearcastError
         When the plan does not fit, or the scenario is no longer the one that is known.
     """
-    scenario = read_scenario(config.site.scenario)
-    if scenario_fingerprint(scenario) != scenario_known:
-        raise PlanError(
-            "the scenario changed since the manager read it; restart the manager",
-            file=str(config.site.scenario),
-        )
-    return _planned(config, server_orders(config), scenario, folder)
+    orders = server_orders(config)
+    return await prepare_plan(
+        config.site,
+        folder,
+        store,
+        state,
+        now,
+        with_addresses=lambda servers: with_addresses(servers, config, orders),
+        scenario_known=str(store.fact("scenario")),
+    )
 
 
 def server_orders(config: ManagerConfig) -> dict[str, ServerOrder]:
@@ -151,64 +130,6 @@ def server_orders(config: ManagerConfig) -> dict[str, ServerOrder]:
     if len(keys) < len(orders):
         raise ConfigError("two of [[servers]] have the same key; each needs its own")
     return orders
-
-
-def _read_site(config: ManagerConfig, orders: Mapping[str, ServerOrder]) -> PlannedSite:
-    scenario = read_scenario(config.site.scenario)
-    return _planned(config, orders, scenario, config.site.plan)
-
-
-def _planned(
-    config: ManagerConfig,
-    orders: Mapping[str, ServerOrder],
-    scenario: Scenario,
-    folder: Path | None,
-) -> PlannedSite:
-    site = config.site
-    # complains before the long work
-    servers = with_addresses(_servers_of(scenario), config, orders)
-    if folder is not None:
-        plan, report = read_plan(folder, scenario)
-    else:
-        from nearcast.planning.solve import make_plan
-
-        outcome = make_plan(scenario, _request(site))
-        plan, report = outcome.plan, report_to_json(outcome.report)
-    named = name_plan(scenario, plan)
-    return PlannedSite(servers, named, report, scenario_fingerprint(scenario))
-
-
-def _request(site: SiteConfig) -> PlanRequest:
-    if site.model not in list(Model):
-        raise ConfigError(
-            f"site.model: there is no model {site.model!r}; there are: {', '.join(Model)}"
-        )
-    tenths: dict[str, int] = {}
-
-    def on_progress(progress: Progress) -> None:
-        tenth = int(progress.fraction * 10)
-        if tenths.get(progress.stage) != tenth:
-            tenths[progress.stage] = tenth
-            fields = {"stage": progress.stage, "percent": tenth * 10, "cost": progress.cost}
-            _log.info("planning", extra={"fields": fields})
-
-    fields = {"model": site.model, "method": site.method}
-    _log.info("planning_begins", extra={"fields": fields})
-    return PlanRequest(Model(site.model), site.method, on_progress=on_progress)
-
-
-def _servers_of(scenario: Scenario) -> dict[str, SiteServer]:
-    table = scenario.servers
-    return {
-        name: SiteServer(
-            ServerOrder(name, "", 0, b""),
-            (float(table.x_km[index]), float(table.y_km[index])),
-            float(table.storage[index]),
-            float(table.compute[index]),
-            float(table.client_limit[index]),
-        )
-        for index, name in enumerate(names_of(table.ids, "server"))
-    }
 
 
 def with_addresses(
@@ -256,7 +177,3 @@ def _digest_of_files(site: SiteConfig) -> str | None:
                 with path.open("rb") as file:
                     digest.update(hashlib.file_digest(file, "sha256").digest())
     return digest.hexdigest()
-
-
-def _text_or_none(value: Any) -> str | None:
-    return value if isinstance(value, str) else None

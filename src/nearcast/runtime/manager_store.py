@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import os
 import sqlite3
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from typing import Any
 import msgspec
 
 from nearcast.errors import ConfigError, NearcastError, OutputError, RestartNeededError
+from nearcast.runtime.next_plan import NextPlan, plan_rows, sweep_plans
 from nearcast.runtime.stored_clients import StoredClients
 from nearcast.server.enrolment import EnrolledClient
 from nearcast.server.manager_state import ManagerState, PlanVersion, SiteServer, SiteTopic
@@ -64,6 +65,38 @@ _MIGRATIONS = (
         server TEXT NOT NULL, topic TEXT NOT NULL, PRIMARY KEY (server, topic)
     ) WITHOUT ROWID;
     """,
+    # two plans at a time: the one in force, and one that is being written
+    """
+    ALTER TABLE topics RENAME TO topics_1;
+    ALTER TABLE homes RENAME TO homes_1;
+    ALTER TABLE visits RENAME TO visits_1;
+    ALTER TABLE topics_at RENAME TO topics_at_1;
+    CREATE TABLE topics (
+        plan INTEGER NOT NULL, topic TEXT NOT NULL, spool INTEGER NOT NULL,
+        edge_brokers TEXT NOT NULL, delegates INTEGER NOT NULL, streams TEXT NOT NULL,
+        version INTEGER NOT NULL, moved_from TEXT NOT NULL, PRIMARY KEY (plan, topic)
+    );
+    CREATE TABLE homes (
+        plan INTEGER NOT NULL, client TEXT NOT NULL, server TEXT NOT NULL, before TEXT,
+        publish TEXT, PRIMARY KEY (plan, client)
+    ) WITHOUT ROWID;
+    CREATE TABLE visits (
+        plan INTEGER NOT NULL, server TEXT NOT NULL, client TEXT NOT NULL,
+        PRIMARY KEY (plan, server, client)
+    ) WITHOUT ROWID;
+    CREATE TABLE topics_at (
+        plan INTEGER NOT NULL, server TEXT NOT NULL, topic TEXT NOT NULL,
+        PRIMARY KEY (plan, server, topic)
+    ) WITHOUT ROWID;
+    INSERT INTO topics SELECT (SELECT max(version) FROM plan_versions), * FROM topics_1
+        ORDER BY rowid;
+    INSERT INTO homes SELECT (SELECT max(version) FROM plan_versions), * FROM homes_1;
+    INSERT INTO visits SELECT (SELECT max(version) FROM plan_versions), * FROM visits_1;
+    INSERT INTO topics_at SELECT (SELECT max(version) FROM plan_versions), * FROM topics_at_1;
+    DROP TABLE topics_1; DROP TABLE homes_1; DROP TABLE visits_1; DROP TABLE topics_at_1;
+    CREATE INDEX homes_by_server ON homes (plan, server);
+    CREATE INDEX homes_by_last_server ON homes (plan, before) WHERE before IS NOT NULL;
+    """,
 )
 """The scripts that lead from one schema version to the next; never change one that was released."""
 
@@ -98,7 +131,8 @@ class ManagerStore:
         except ConfigError:
             self._database.close()
             raise
-        self.clients = StoredClients(self._database)
+        (plan,) = self._database.execute("SELECT max(version) FROM plan_versions").fetchone()
+        self.clients = StoredClients(self._database, plan or 0)
         """What is known about clients."""
 
     def close(self) -> None:
@@ -113,12 +147,19 @@ class ManagerStore:
             raise self._unusable(error) from None
 
     def fact(self, name: str) -> Any:
-        """Return a value that `save_site` or `save_fact` wrote; None when there is none."""
+        """Return a value that `adopt` or `save_servers` wrote; None when there is none."""
         row = self._database.execute("SELECT value FROM facts WHERE name = ?", (name,)).fetchone()
         return row[0] if row else None
 
-    def save_site(self, state: ManagerState, plan: SitePlan, **facts: str | int) -> None:
-        """Write another plan, which comes into force, and the servers."""
+    def begin_plan(self, version: int) -> NextPlan:
+        """Return a plan to be written beside the one in force, which stays until `adopt`.
+
+        Sweep before: a plan with this version may have been begun and given up.
+        """
+        return NextPlan(self._database, version, self.clients)
+
+    def adopt(self, state: ManagerState, plan: NextPlan, **facts: str | int) -> None:
+        """Bring a plan into force that is written, and other servers: all in one transaction."""
         version = state.versions[-1]
         with self._transaction(state.revision) as database:
             _save_servers(database, state.servers.values())
@@ -130,35 +171,45 @@ class ManagerStore:
                     *(version.cost, json.dumps(dict(version.metrics))),
                 ),
             )
-            database.execute("DELETE FROM topics")
-            database.executemany(
-                "INSERT INTO topics VALUES (?, ?, ?, ?, ?, ?, ?)",
-                (
-                    (
-                        *(one.planned.topic, one.planned.spool),
-                        *(json.dumps(one.planned.edge_brokers), one.planned.delegates),
-                        *(one.planned.streams, one.version, json.dumps(one.moved_from)),
-                    )
-                    for one in state.topics
-                ),
-            )
-            self.clients.replace_plan(plan.clients, state.servers)
-            for name, value in facts.items():
-                database.execute("REPLACE INTO facts VALUES (?, ?)", (name, value))
+            self._save_facts(facts)
+            moved = plan.rehome(state.servers)
+        self.clients.follow(plan.counts)
+        self.clients.count(moved)
+
+    def sweep(self) -> bool:
+        """Remove some rows of plans that are not in force; return whether there may be more."""
+        try:
+            with self._database as database:
+                database.execute("BEGIN IMMEDIATE")
+                return sweep_plans(database, self.clients.plan)
+        except sqlite3.Error as error:
+            raise self._unwritten(error) from error
+
+    def save_site(self, state: ManagerState, plan: SitePlan, **facts: str | int) -> None:
+        """Write another plan and the servers, and bring them into force, at one go."""
+        while self.sweep():
+            pass
+        written = self.begin_plan(state.versions[-1].version)
+        written.add_topics(state.topics)
+        for rows in plan_rows(plan.clients):
+            written.add(rows)
+        while written.count_enrolled():
+            pass
+        self.adopt(state, written, **facts)
 
     def save_clients(self, clients: Iterable[EnrolledClient], state: ManagerState) -> None:
         """Add enrolled clients, or replace those that have the same names, and what is revoked."""
         with self._transaction(state.revision) as database:
             _save_revocations(database, state.revocations)
-            self.clients.save(clients)
+            saved = self.clients.save(clients)
+        self.clients.count(saved)
 
     def save_servers(self, state: ManagerState, **facts: str | int) -> None:
         """Write other addresses and processors."""
         with self._transaction(state.revision) as database:
             _save_servers(database, state.servers.values())
             _save_processors(database, state.processors)
-            for name, value in facts.items():
-                database.execute("REPLACE INTO facts VALUES (?, ?)", (name, value))
+            self._save_facts(facts)
 
     def save_processors(self, state: ManagerState) -> None:
         """Write other processors."""
@@ -218,8 +269,14 @@ class ManagerStore:
                 yield database
                 database.execute("REPLACE INTO facts VALUES ('revision', ?)", (revision,))
         except sqlite3.Error as error:
-            self.clients.refresh()  # it counted what is not there
-            raise OutputError(f"{self._path}: the change cannot be written: {error}") from error
+            raise self._unwritten(error) from error
+
+    def _unwritten(self, error: sqlite3.Error) -> OutputError:
+        return OutputError(f"{self._path}: the change cannot be written: {error}")
+
+    def _save_facts(self, facts: Mapping[str, str | int]) -> None:
+        for name, value in facts.items():
+            self._database.execute("REPLACE INTO facts VALUES (?, ?)", (name, value))
 
     def _load(self) -> ManagerState | None:
         revision, rows = self.fact("revision"), self._database.execute
@@ -237,8 +294,8 @@ class ManagerStore:
                 version,
                 tuple(json.loads(moved_from)),
             )
-            for topic, spool, brokers, delegates, streams, version, moved_from in rows(
-                "SELECT * FROM topics ORDER BY rowid"
+            for _, topic, spool, brokers, delegates, streams, version, moved_from in rows(
+                "SELECT * FROM topics WHERE plan = ? ORDER BY rowid", (versions[-1].version,)
             )
         )
         servers = {

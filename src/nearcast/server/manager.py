@@ -39,8 +39,6 @@ __all__ = ["Manager", "ManagerSettings"]
 _MOST_PAUSES = 10_000
 _MOST_AHEAD = 1 << 32
 """Revisions that servers may be ahead of a store that was lost: a lie cannot use them up."""
-_PUSHES_PER_PASS = 8
-"""Orders made before others get their turn: each is a query and a signature."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,13 +139,10 @@ class Manager:
 
     def on_timer(self, now: float) -> list[tuple[str, bytes]]:
         """Do what is due."""
-        pushes = 0
         for server, record in self._records.items():
             if self._wants_orders(server, record, now) and self._push_at(record) <= now:
                 self._push(server, record, now)
-                pushes += 1
-                if pushes == _PUSHES_PER_PASS:
-                    break
+                break  # it takes queries and a signature: others get their turn first
         return self._channels.poll(now)
 
     def next_wakeup(self, now: float) -> float:

@@ -23,7 +23,9 @@ __all__ = [
     "SiteServer",
     "SiteTopic",
     "make_orders",
+    "next_topics",
     "with_cloud",
+    "with_plan",
     "with_processors",
     "with_revocations",
     "with_site",
@@ -108,6 +110,31 @@ class ClientDirectory(Protocol):
         ...
 
 
+def next_topics(
+    known: Mapping[str, SiteTopic], planned: Iterable[PlannedTopic], version: int
+) -> list[SiteTopic]:
+    """Return topics as another plan has them, with what is to be remembered of those before."""
+    return [_next_topic(known.get(one.topic), one, version) for one in planned]
+
+
+def with_plan(
+    state: ManagerState | None,
+    servers: Mapping[str, SiteServer],
+    topics: tuple[SiteTopic, ...],
+    version: PlanVersion,
+) -> ManagerState:
+    """Return the state with another plan, of which these are the next topics."""
+    if state is None:
+        return ManagerState(1, servers, (version,), topics)
+    return replace(
+        state,
+        revision=state.revision + 1,
+        servers=servers,
+        versions=(*state.versions, version),
+        topics=topics,
+    )
+
+
 def with_site(
     state: ManagerState | None,
     servers: Mapping[str, SiteServer],
@@ -115,19 +142,9 @@ def with_site(
     version: PlanVersion,
 ) -> ManagerState:
     """Return the state with another plan, for the same servers or others."""
-    if state is None:
-        topics = tuple(SiteTopic(one, version.version) for one in plan.topics)
-        return ManagerState(1, servers, (version,), topics)
-    known = {one.planned.topic: one for one in state.topics}
-    return replace(
-        state,
-        revision=state.revision + 1,
-        servers=servers,
-        versions=(*state.versions, version),
-        topics=tuple(
-            _next_topic(known.get(one.topic), one, version.version) for one in plan.topics
-        ),
-    )
+    known = {one.planned.topic: one for one in state.topics} if state else {}
+    topics = next_topics(known, plan.topics, version.version)
+    return with_plan(state, servers, tuple(topics), version)
 
 
 def with_processors(state: ManagerState, rules: Iterable[ProcessorRule]) -> ManagerState:
