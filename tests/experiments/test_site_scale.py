@@ -18,6 +18,7 @@ def test_an_edge_is_told_its_own_clients_only() -> None:
     assert small.orders_kb < 100
     assert small.manager_mb > 1
     assert large.edge_mb < 16
+    assert min(large.adopt_s, large.orders_s, large.stall_ms) > 0
 
 
 def test_a_measurement_that_fails_says_why(tmp_path: Path) -> None:

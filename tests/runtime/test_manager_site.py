@@ -237,7 +237,7 @@ def test_a_plan_of_another_scenario_is_refused(folder: Path, store: ManagerStore
     write_homes(folder / "other", SERVERS[3])
 
     def prepare(plan: str) -> PreparedPlan:
-        return asyncio.run(prepare_another_plan(config, folder / plan, store, state, 1e9))
+        return asyncio.run(prepare_another_plan(config.site, folder / plan, store, state, 1e9))
 
     prepared = prepare("other")
     assert homes(store) == dict.fromkeys(CLIENTS, SERVERS[0])  # not in force yet

@@ -35,6 +35,12 @@ class SiteScalePoint:
     database_mb: float
     build_s: float
     """Seconds to write plan and clients into the database."""
+    adopt_s: float
+    """Seconds until the manager has taken in another plan of that size and it is in force."""
+    orders_s: float
+    """Seconds after that until all servers have their new orders."""
+    stall_ms: float
+    """The longest time in all this for which the manager answered nobody."""
 
 
 def run(
@@ -57,6 +63,9 @@ def run(
             manager = _in_process("manager", clients, edges, folder)
             begin(f"{clients:,} clients: an edge server")
             edge = _in_process("edge", clients, edges, folder)
+        with tempfile.TemporaryDirectory(prefix="nearcast-scale-") as name:
+            begin(f"{clients:,} clients: another plan")
+            adoption = _in_process("adoption", clients, edges, Path(name))
         yield SiteScalePoint(
             clients,
             edges,
@@ -65,6 +74,7 @@ def run(
             manager["manager_mb"],
             built["database_mb"],
             built["build_s"],
+            **adoption,
         )
 
 

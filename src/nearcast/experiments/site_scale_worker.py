@@ -15,8 +15,8 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
+from nearcast.experiments.site_adoption_worker import enrolled_client, measure_adoption
 from nearcast.runtime.manager_store import ManagerStore
-from nearcast.server.enrolment import EnrolledClient
 from nearcast.server.manager import Manager
 from nearcast.server.manager_state import PlanVersion, SiteServer, make_orders, with_site
 from nearcast.server.orders_from_plan import PlannedClient, PlannedTopic, SitePlan
@@ -26,15 +26,12 @@ from nearcast.server.server_settings import ServerSettings
 from nearcast.server.signed_orders import sign_orders
 from nearcast.server.site_orders import ServerOrder
 from nearcast.trust.credentials import Role, ServerCredential, Validity, issue_server
-from nearcast.trust.rights import EVERYTHING
 from nearcast.trust.signed import SigningKey
 from nearcast.trust.site_trust import SiteTrust
 
 _AUTHORITY, _CLOUD, _NOW_S = SigningKey(b"a" * 32), "cloud", 1.8e9
 _VALID = Validity(int(_NOW_S), int(_NOW_S) + 86_400)
 _PUBLISHERS_PER_TOPIC = 100
-_CREDENTIAL_BYTES = 250
-"""Of a client with a few rights."""
 _BATCH = 10_000
 
 
@@ -88,17 +85,12 @@ def _build(clients: int, edges: int, folder: Path) -> dict[str, Any]:
     store = ManagerStore(folder / "manager.db")
     store.save_site(state, plan)
     for start in range(0, clients, _BATCH):
-        store.save_clients(map(_enrolled, range(start, min(start + _BATCH, clients))), state)
+        numbers = range(start, min(start + _BATCH, clients))
+        enrolled = (enrolled_client(one, f"e{one * edges // clients}") for one in numbers)
+        store.save_clients(enrolled, state)
     store.close()
     size_mb = (folder / "manager.db").stat().st_size / 2**20
     return {"database_mb": round(size_mb, 1), "build_s": round(time.perf_counter() - began_s, 1)}
-
-
-def _enrolled(number: int) -> EnrolledClient:
-    key = number.to_bytes(32, "big")
-    credential = bytes(_CREDENTIAL_BYTES)
-    until_s = _VALID.until_s
-    return EnrolledClient(f"c{number}", key, "e0", None, 1, until_s, EVERYTHING, credential)
 
 
 def _measure_manager(_clients: int, _edges: int, folder: Path) -> dict[str, Any]:
@@ -147,8 +139,13 @@ def _memory_mb() -> float:
 def main() -> None:
     """Measure the task given as JSON in the first argument."""
     task = json.loads(sys.argv[1])
-    part = {"build": _build, "manager": _measure_manager, "edge": _measure_edge}[task["part"]]
-    found = part(task["clients"], task["edges"], Path(task["folder"]))
+    parts = {
+        "build": _build,
+        "manager": _measure_manager,
+        "edge": _measure_edge,
+        "adoption": measure_adoption,
+    }
+    found = parts[task["part"]](task["clients"], task["edges"], Path(task["folder"]))
     sys.stdout.write(json.dumps(found))
 
 

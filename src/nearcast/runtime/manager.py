@@ -227,7 +227,7 @@ class LiveManager:
         self._is_adopting = True
         try:
             plan = await prepare_another_plan(
-                self._config, folder, self._store, self._manager.state, self._clock()
+                self._config.site, folder, self._store, self._manager.state, self._clock()
             )
             # servers and revocations may have changed meanwhile: the state of now counts
             state = self._manager.state
@@ -295,9 +295,11 @@ class LiveManager:
     def _on_timer(self) -> None:
         if self._clock() >= self._looks:
             self._look()
-        if not self._is_swept and not self._is_adopting:
+        now = self._clock()
+        frames = self._manager.on_timer(now)
+        if not self._is_swept and not self._is_adopting and self._manager.next_wakeup(now) > now:
             self._sweep()
-        self._send(self._manager.on_timer(self._clock()))
+        self._send(frames)
 
     def _sweep(self) -> None:
         """Remove a part of a plan that is no longer in force, or was not finished."""

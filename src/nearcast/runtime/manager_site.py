@@ -77,23 +77,22 @@ async def open_site(config: ManagerConfig, store: ManagerStore, now: float) -> M
 
 
 async def prepare_another_plan(
-    config: ManagerConfig, folder: Path, store: ManagerStore, state: ManagerState, now: float
+    site: SiteConfig, folder: Path, store: ManagerStore, state: ManagerState, now: float
 ) -> PreparedPlan:
-    """Prepare another plan of the scenario that the site runs.
+    """Prepare another plan of the scenario that the site runs, for the servers that it has.
 
     Raises
     ------
     NearcastError
         When the plan does not fit, or the scenario is no longer the one that is known.
     """
-    orders = server_orders(config)
     return await prepare_plan(
-        config.site,
+        site,
         folder,
         store,
         state,
         now,
-        with_addresses=lambda servers: with_addresses(servers, config, orders),
+        with_addresses=lambda _servers: state.servers,
         scenario_known=str(store.fact("scenario")),
     )
 

@@ -178,12 +178,7 @@ class ManagerStore:
 
     def sweep(self) -> bool:
         """Remove some rows of plans that are not in force; return whether there may be more."""
-        try:
-            with self._database as database:
-                database.execute("BEGIN IMMEDIATE")
-                return sweep_plans(database, self.clients.plan)
-        except sqlite3.Error as error:
-            raise self._unwritten(error) from error
+        return sweep_plans(self._database, self.clients.plan)
 
     def save_site(self, state: ManagerState, plan: SitePlan, **facts: str | int) -> None:
         """Write another plan and the servers, and bring them into force, at one go."""
@@ -269,10 +264,7 @@ class ManagerStore:
                 yield database
                 database.execute("REPLACE INTO facts VALUES ('revision', ?)", (revision,))
         except sqlite3.Error as error:
-            raise self._unwritten(error) from error
-
-    def _unwritten(self, error: sqlite3.Error) -> OutputError:
-        return OutputError(f"{self._path}: the change cannot be written: {error}")
+            raise OutputError(f"{self._path}: the change cannot be written: {error}") from error
 
     def _save_facts(self, facts: Mapping[str, str | int]) -> None:
         for name, value in facts.items():

@@ -26,8 +26,15 @@ from nearcast.server.orders_from_plan import DELEGATED, PlannedClient
 
 __all__ = ["NextPlan", "PlanRows", "plan_rows", "sweep_plans"]
 
-_CLIENTS_AT_ONCE = 1_000
-_SWEPT_AT_ONCE = 2_000
+_CLIENTS_AT_ONCE = 500
+_SWEPT_AT_ONCE = 500
+_PLAN_TABLES = (
+    ("homes", "client"),
+    ("visits", "server, client"),
+    ("topics_at", "server, topic"),
+    ("topics", "topic"),
+)
+"""Each with what identifies a row within a plan."""
 
 
 class PlanRows(msgspec.Struct, array_like=True, gc=False):
@@ -70,7 +77,7 @@ class NextPlan:
 
     def add_topics(self, topics: Iterable[SiteTopic]) -> None:
         """Write topics."""
-        with self._transaction():
+        with _slice(self._database):
             self._database.executemany(
                 "INSERT INTO topics VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
                 (
@@ -86,7 +93,7 @@ class NextPlan:
     def add(self, rows: PlanRows) -> None:
         """Write clients."""
         plan, last = self._version, self._clients.plan
-        with self._transaction():
+        with _slice(self._database):
             self._database.executemany(
                 "INSERT INTO homes VALUES (?1, ?2, ?3, (SELECT server FROM homes"
                 " WHERE plan = ?4 AND client = ?2 AND server <> ?3), ?5)",
@@ -110,30 +117,34 @@ class NextPlan:
         found = self._clients.enrolled_at(gone, self._version)
         return self._clients.save([rehomed(one, homes) for one in found])
 
-    @contextmanager
-    def _transaction(self) -> Iterator[None]:
-        try:
-            with self._database as database:
-                database.execute("BEGIN IMMEDIATE")
-                yield
-        except sqlite3.Error as error:
-            raise OutputError(f"the plan cannot be written: {error}") from error
+
+@contextmanager
+def _slice(database: sqlite3.Connection) -> Iterator[None]:
+    """Write a transaction that need not be durable before the next one that must be.
+
+    The sync of a later transaction takes in all that stands before it in SQLite's log.
+    """
+    try:
+        database.execute("PRAGMA synchronous = NORMAL")
+        with database:
+            database.execute("BEGIN IMMEDIATE")
+            yield
+    except sqlite3.Error as error:
+        raise OutputError(f"a plan cannot be written or removed: {error}") from error
+    finally:
+        database.execute("PRAGMA synchronous = FULL")
 
 
 def sweep_plans(database: sqlite3.Connection, in_force: int) -> bool:
     """Remove some rows of plans that are not in force; return whether there may be more."""
-    for table, key in (
-        ("homes", "client"),
-        ("visits", "server, client"),
-        ("topics_at", "server, topic"),
-        ("topics", "topic"),
-    ):
-        for side in "<>":
-            done = database.execute(
-                f"DELETE FROM {table} WHERE (plan, {key}) IN"
-                f" (SELECT plan, {key} FROM {table} WHERE plan {side} ? LIMIT ?)",
-                (in_force, _SWEPT_AT_ONCE),
-            )
-            if done.rowcount:
-                return True
+    with _slice(database):
+        for table, key in _PLAN_TABLES:
+            for side in "<>":
+                done = database.execute(
+                    f"DELETE FROM {table} WHERE (plan, {key}) IN"
+                    f" (SELECT plan, {key} FROM {table} WHERE plan {side} ? LIMIT ?)",
+                    (in_force, _SWEPT_AT_ONCE),
+                )
+                if done.rowcount:
+                    return True
     return False
