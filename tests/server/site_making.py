@@ -144,6 +144,22 @@ class RandomSite:
             self.publish(topic, self.rng.choice(self.publishers[topic]))
             self.site.run(2 * pause_s * self.rng.random())
 
+    def kill_or_restart_some(self, chance: float = 0.6) -> bool:
+        """Restart a server drawn at random if it is down, else perhaps kill it; True if killed."""
+        server = self.rng.choice(list(self.site.servers.values()))
+        if server.node is None:
+            server.restart()
+        elif self.rng.random() < chance:
+            server.kill()
+            return True
+        return False
+
+    def restart_all(self) -> None:
+        """Restart all servers that are down."""
+        for server in self.site.servers.values():
+            if server.node is None:
+                server.restart()
+
     def expected(self, published: list[Identity] | None = None) -> dict[str, Counter[Identity]]:
         """What each client has to hear of what was published: by loops over members."""
         heard: dict[str, Counter[Identity]] = {name: Counter() for name in self.people}

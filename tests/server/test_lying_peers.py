@@ -36,6 +36,7 @@ from nearcast.server.site_orders import ClientOrder, Orders, TopicOrder
 from nearcast.server.spool_shares import SpoolShares
 from nearcast.spool.changes import Position
 from nearcast.testing.authority import SmallAuthority
+from nearcast.testing.simulated_client import SimulatedClient
 from nearcast.testing.simulated_site import SimulatedSite
 from nearcast.trust.credentials import Validity
 from nearcast.trust.revocations import Revocation, RevocationList, issue_revocations, revoke
@@ -431,16 +432,22 @@ def test_a_list_that_nobody_may_sign_ends_nothing() -> None:
     assert _ends(made.people["car"].events) == []
 
 
-def test_an_expired_credential_ends_its_session() -> None:
-    made = TwoEdges()
+def _with_short_credential(made: TwoEdges, seconds: int) -> SimulatedClient:
+    """Have the car connect with a credential that counts for so long."""
     car = made.people["car"]
-    until = int(made.site.now) + 20
+    until = int(made.site.now) + seconds
     car.credential = made.site.authority.client(
         "car", public_key(car.key), TRAFFIC, 2, Validity(0, until)
     )
     made.site.restart_client(car)
     car.connect()
     made.site.run(2.0)
+    return car
+
+
+def test_an_expired_credential_ends_its_session() -> None:
+    made = TwoEdges()
+    car = _with_short_credential(made, 20)
     assert car.session.is_connected
     made.site.run(30.0)
     assert _ends(car.events)[-1] is CloseReason.EXPIRED
@@ -448,14 +455,7 @@ def test_an_expired_credential_ends_its_session() -> None:
 
 def test_a_server_whose_clock_runs_ahead_ends_no_client_for_good() -> None:
     made = TwoEdges()
-    car = made.people["car"]
-    until = int(made.site.now) + 1_000
-    car.credential = made.site.authority.client(
-        "car", public_key(car.key), TRAFFIC, 2, Validity(0, until)
-    )
-    made.site.restart_client(car)
-    car.connect()
-    made.site.run(2.0)
+    car = _with_short_credential(made, 1_000)
     made.site.servers["e2"].kill()
     made.site.servers["e2"].clock.jump(5_000.0)
     made.site.servers["e2"].restart()

@@ -79,14 +79,8 @@ def test_plan_switches_with_crashes_have_each_effect_once(seed: int) -> None:
         switch(made, revision)
         for _ in range(4):
             made.publish_some(10, pause_s=0.0125)
-            server = made.rng.choice(list(made.site.servers.values()))
-            if server.node is None:
-                server.restart()
-            elif made.rng.random() < 0.6:
-                server.kill()
-    for server in made.site.servers.values():
-        if server.node is None:
-            server.restart()
+            made.kill_or_restart_some()
+    made.restart_all()
     made.site.obey(made.orders(20))
     made.site.run(60.0)
     assert made.unacknowledged == 0

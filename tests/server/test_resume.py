@@ -71,8 +71,7 @@ def heal(made: RandomSite) -> None:
     """Let all go well again for a while."""
     for server in made.site.servers.values():
         server.crash_in(None)
-        if server.node is None:
-            server.restart()
+    made.restart_all()
     made.network.heal()
     made.site.obey(made.orders(1_000))
     made.site.run(60.0)

@@ -89,17 +89,10 @@ def test_servers_that_die_and_come_back_lose_and_double_nothing(seed: int) -> No
     deaths = 0
     for _ in range(12):
         made.publish_some(8, pause_s=0.01)
-        server = made.rng.choice(list(made.site.servers.values()))
-        if server.node is None:
-            server.restart()
-        elif made.rng.random() < 0.7:
-            server.kill()
-            deaths += 1
+        deaths += made.kill_or_restart_some(0.7)
         made.site.run(made.rng.random())
     assert deaths
-    for server in made.site.servers.values():
-        if server.node is None:
-            server.restart()
+    made.restart_all()
     made.site.run(40.0)
     check_spools(made)
     for counts in made.heard().values():

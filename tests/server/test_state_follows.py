@@ -69,14 +69,8 @@ def test_states_follow_though_servers_die_meanwhile(seed: int) -> None:
         switch(made, revision)
         for _ in range(3):
             made.publish_some(10, pause_s=0.02)
-            server = made.rng.choice(list(made.site.servers.values()))
-            if server.node is None:
-                server.restart()
-            elif made.rng.random() < 0.6:
-                server.kill()
-    for server in made.site.servers.values():
-        if server.node is None:
-            server.restart()
+            made.kill_or_restart_some()
+    made.restart_all()
     made.site.obey(made.orders(20))
     made.site.run(60.0)
     check_counts(made)

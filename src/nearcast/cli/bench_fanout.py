@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from nearcast.cli.bench_output import finish_rows, kept, out_option, prepare, whole_numbers
+from nearcast.cli.bench_output import finish_points, kept, out_option, prepare, whole_numbers
 from nearcast.cli.console import json_option, step_progress
 
 __all__ = ["fanout"]
@@ -25,8 +25,6 @@ __all__ = ["fanout"]
 @json_option
 def fanout(subscribers: str, messages: int, out: Path | None, as_json: bool) -> None:
     """Measure one message to many subscribers of one edge server: the first, the last, CPU time."""
-    from dataclasses import asdict
-
     from nearcast.experiments.latency import fanout as experiment
     from nearcast.experiments.latency.verdicts import Verdict
 
@@ -34,8 +32,7 @@ def fanout(subscribers: str, messages: int, out: Path | None, as_json: bool) -> 
     counts = whole_numbers("--subscribers", subscribers)
     with step_progress(len(counts) + 1, enabled=not as_json) as begin:
         points = kept(experiment.run(counts, messages=messages, begin=begin))
-    rows = [asdict(point) for point in points]
-    finish_rows("fanout", rows, rows, out, as_json)
+    finish_points("fanout", points, out, as_json)
     for point in points:
         if point.subscribers == experiment.GOAL_SUBSCRIBERS and not as_json:
             goal = f"CPU us per notification to {point.subscribers:,} subscribers"

@@ -16,6 +16,7 @@ from nearcast.errors import ConfigError, OutputError
 
 __all__ = [
     "finish",
+    "finish_points",
     "finish_rows",
     "kept",
     "out_option",
@@ -84,6 +85,12 @@ def finish_rows(
         print_json({"rows": list(rows), **(more or {})})
         return
     print_rows(summary)
+
+
+def finish_points(case: str, points: Sequence[Any], out: Path | None, as_json: bool) -> None:
+    """Write points (dataclasses) and show them all, as rows."""
+    rows = [asdict(point) for point in points]
+    finish_rows(case, rows, rows, out, as_json)
 
 
 def whole_numbers(option: str, text: str) -> list[int]:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from nearcast.cli.bench_output import finish_rows, kept, out_option, prepare
+from nearcast.cli.bench_output import finish_points, kept, out_option, prepare
 from nearcast.cli.console import json_option, step_progress
 
 __all__ = ["scale"]
@@ -30,13 +30,10 @@ def scale(most_clients: str, out: Path | None, as_json: bool) -> None:
     longest time meanwhile for which the manager answered nobody. An edge is told its own clients only: it grows by what the list of all servers
     takes, not by their clients. Each figure comes from a process of its own.
     """
-    from dataclasses import asdict
-
     from nearcast.experiments import site_scale
 
     prepare(out)
     sizes = [size for size in site_scale.SIZES if size <= int(most_clients)]
     with step_progress(4 * len(sizes), enabled=not as_json) as begin:
         points = kept(site_scale.run(sizes, begin=begin))
-    rows = [asdict(point) for point in points]
-    finish_rows("scale", rows, rows, out, as_json)
+    finish_points("scale", points, out, as_json)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from nearcast.cli.bench_output import finish_rows, kept, out_option, prepare, whole_numbers
+from nearcast.cli.bench_output import finish_points, kept, out_option, prepare, whole_numbers
 from nearcast.cli.console import json_option, step_progress
 
 __all__ = ["sdk"]
@@ -27,8 +27,6 @@ __all__ = ["sdk"]
 @json_option
 def sdk(rates: str, seconds: float, out: Path | None, as_json: bool) -> None:
     """Measure the CPU time of a program with one client, per notification that it receives."""
-    from dataclasses import asdict
-
     from nearcast.experiments.latency import sdk_cost
     from nearcast.experiments.latency.verdicts import Verdict
 
@@ -36,8 +34,7 @@ def sdk(rates: str, seconds: float, out: Path | None, as_json: bool) -> None:
     rates_hz = whole_numbers("--rates", rates)
     with step_progress(len(rates_hz) + 1, enabled=not as_json) as begin:
         points = kept(sdk_cost.run(rates_hz, seconds=seconds, begin=begin))
-    rows = [asdict(point) for point in points]
-    finish_rows("sdk", rows, rows, out, as_json)
+    finish_points("sdk", points, out, as_json)
     for point in points:
         if point.rate in sdk_cost.GOAL_US and not as_json:
             goal = f"{point.rate:,}/s: CPU us of the program per notification"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from nearcast.cli.bench_output import finish_rows, out_option, prepare
+from nearcast.cli.bench_output import finish_points, out_option, prepare
 from nearcast.cli.console import json_option, step_progress
 
 __all__ = ["sessions"]
@@ -25,16 +25,13 @@ __all__ = ["sessions"]
 @json_option
 def sessions(count: int, seconds: float, out: Path | None, as_json: bool) -> None:
     """Measure memory and CPU time of an idle edge server, and what idle sessions add."""
-    from dataclasses import asdict
-
     from nearcast.experiments.latency import idle_sessions
     from nearcast.experiments.latency.verdicts import Verdict
 
     prepare(out)
     with step_progress(3, enabled=not as_json) as begin:
         point = idle_sessions.run(count, seconds=seconds, begin=begin)
-    rows = [asdict(point)]
-    finish_rows("sessions", rows, rows, out, as_json)
+    finish_points("sessions", [point], out, as_json)
     if as_json:
         return
     found = [

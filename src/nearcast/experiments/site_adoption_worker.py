@@ -18,33 +18,24 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from nearcast.experiments.site_scale_worker import enrolled_client
 from nearcast.links.memory_mesh import MemoryHub
 from nearcast.runtime.config import HttpConfig, ManagerConfig, MeshConfig, ServerEntry, SiteConfig
 from nearcast.runtime.manager import LiveManager, run_manager
 from nearcast.runtime.manager_store import ManagerStore
-from nearcast.server.enrolment import EnrolledClient
 from nearcast.server.manager_state import ManagerState
 from nearcast.server.mesh_messages import LoadReport, NewOrders, decode_mesh, encode_mesh
 from nearcast.server.peer_channels import PeerChannels
 from nearcast.site.authority import Authority
 from nearcast.trust.credentials import ServerCredential, Validity, issue_server
-from nearcast.trust.rights import EVERYTHING
 from nearcast.trust.signed import read_signed
 
-__all__ = ["enrolled_client", "measure_adoption"]
+__all__ = ["measure_adoption"]
 
 _PUBLISHERS_PER_TOPIC = 100
 _ENROLLED_AT_ONCE = 5_000
 _LOOK_S = 0.001
 _REPORT_INTERVAL_S = 5.0
-_CREDENTIAL_BYTES = 250
-"""Of a client with a few rights."""
-
-
-def enrolled_client(number: int, home: str) -> EnrolledClient:
-    """Return a client of the site with as much about it as is usual."""
-    key, credential = number.to_bytes(32, "big"), bytes(_CREDENTIAL_BYTES)
-    return EnrolledClient(f"c{number}", key, home, None, 1, 2_000_000_000, EVERYTHING, credential)
 
 
 def _write_scenario(folder: Path, clients: int, edges: int) -> None:

@@ -15,8 +15,8 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
-from nearcast.experiments.site_adoption_worker import enrolled_client, measure_adoption
 from nearcast.runtime.manager_store import ManagerStore
+from nearcast.server.enrolment import EnrolledClient
 from nearcast.server.manager import Manager
 from nearcast.server.manager_state import PlanVersion, SiteServer, make_orders, with_site
 from nearcast.server.orders_from_plan import PlannedClient, PlannedTopic, SitePlan
@@ -26,6 +26,7 @@ from nearcast.server.server_settings import ServerSettings
 from nearcast.server.signed_orders import sign_orders
 from nearcast.server.site_orders import ServerOrder
 from nearcast.trust.credentials import Role, ServerCredential, Validity, issue_server
+from nearcast.trust.rights import EVERYTHING
 from nearcast.trust.signed import SigningKey
 from nearcast.trust.site_trust import SiteTrust
 
@@ -33,6 +34,10 @@ _AUTHORITY, _CLOUD, _NOW_S = SigningKey(b"a" * 32), "cloud", 1.8e9
 _VALID = Validity(int(_NOW_S), int(_NOW_S) + 86_400)
 _PUBLISHERS_PER_TOPIC = 100
 _BATCH = 10_000
+_CREDENTIAL_BYTES = 250
+"""Of a client with a few rights."""
+
+__all__ = ["enrolled_client"]
 
 
 class _Clients(Collection[PlannedClient]):
@@ -93,6 +98,13 @@ def _build(clients: int, edges: int, folder: Path) -> dict[str, Any]:
     return {"database_mb": round(size_mb, 1), "build_s": round(time.perf_counter() - began_s, 1)}
 
 
+def enrolled_client(number: int, home: str) -> EnrolledClient:
+    """Return a client of the site with as much about it as is usual."""
+    key, credential = number.to_bytes(32, "big"), bytes(_CREDENTIAL_BYTES)
+    until_s = _VALID.until_s
+    return EnrolledClient(f"c{number}", key, home, None, 1, until_s, EVERYTHING, credential)
+
+
 def _measure_manager(_clients: int, _edges: int, folder: Path) -> dict[str, Any]:
     """Start a manager from its database, and make the orders of one edge server."""
     store = ManagerStore(folder / "manager.db")
@@ -128,6 +140,13 @@ def _measure_edge(_clients: int, _edges: int, folder: Path) -> dict[str, Any]:
     return {"edge_mb": round(_memory_mb() - before_mb, 2)}
 
 
+def _measure_adoption(clients: int, edges: int, folder: Path) -> dict[str, Any]:
+    # loaded here only: Arrow would count as memory of the others
+    from nearcast.experiments.site_adoption_worker import measure_adoption
+
+    return measure_adoption(clients, edges, folder)
+
+
 def _memory_mb() -> float:
     """Return the memory of this process that no other one shares."""
     for line in Path("/proc/self/smaps_rollup").read_text().splitlines():
@@ -143,7 +162,7 @@ def main() -> None:
         "build": _build,
         "manager": _measure_manager,
         "edge": _measure_edge,
-        "adoption": measure_adoption,
+        "adoption": _measure_adoption,
     }
     found = parts[task["part"]](task["clients"], task["edges"], Path(task["folder"]))
     sys.stdout.write(json.dumps(found))
