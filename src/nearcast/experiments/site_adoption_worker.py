@@ -1,4 +1,4 @@
-"""Measures how a manager takes in another plan of a large site.
+"""Measures how a manager takes in another plan of a large site, and prints the numbers as JSON.
 
 The manager is the true one, with its store, its helper process and files; its servers are ends of
 links that acknowledge. The clients are enrolled, and a tenth of them has another home by the plan.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sys
 import time
 from collections.abc import Callable
 from functools import partial
@@ -29,8 +30,6 @@ from nearcast.server.peer_channels import PeerChannels
 from nearcast.site.authority import Authority
 from nearcast.trust.credentials import ServerCredential, Validity, issue_server
 from nearcast.trust.signed import read_signed
-
-__all__ = ["measure_adoption"]
 
 _PUBLISHERS_PER_TOPIC = 100
 _ENROLLED_AT_ONCE = 5_000
@@ -200,7 +199,7 @@ async def _adopt(config: ManagerConfig, plan: Path) -> dict[str, Any]:
     }
 
 
-def measure_adoption(clients: int, edges: int, folder: Path) -> dict[str, Any]:
+def _measure(clients: int, edges: int, folder: Path) -> dict[str, Any]:
     """Return how long another plan takes, and for how long the manager did not answer."""
     _write_scenario(folder / "scenario", clients, edges)
     _write_plan(folder / "plan", clients, edges, lambda number: number * edges // clients)
@@ -211,3 +210,14 @@ def measure_adoption(clients: int, edges: int, folder: Path) -> dict[str, Any]:
     config = _config(folder, edges)
     _enrol(config.data / "manager.db", clients, edges)
     return asyncio.run(_adopt(config, other))
+
+
+def main() -> None:
+    """Measure the task given as JSON in the first argument."""
+    task = json.loads(sys.argv[1])
+    found = _measure(task["clients"], task["edges"], Path(task["folder"]))
+    sys.stdout.write(json.dumps(found))
+
+
+if __name__ == "__main__":
+    main()

@@ -65,7 +65,7 @@ def run(
             edge = _in_process("edge", clients, edges, folder)
         with tempfile.TemporaryDirectory(prefix="nearcast-scale-") as name:
             begin(f"{clients:,} clients: another plan")
-            adoption = _in_process("adoption", clients, edges, Path(name))
+            adoption = _in_process("plan", clients, edges, Path(name), "site_adoption_worker")
         yield SiteScalePoint(
             clients,
             edges,
@@ -78,10 +78,12 @@ def run(
         )
 
 
-def _in_process(part: str, clients: int, edges: int, folder: Path) -> dict[str, Any]:
+def _in_process(
+    part: str, clients: int, edges: int, folder: Path, worker: str = "site_scale_worker"
+) -> dict[str, Any]:
     task = json.dumps({"part": part, "clients": clients, "edges": edges, "folder": str(folder)})
     done = subprocess.run(
-        [sys.executable, "-m", "nearcast.experiments.site_scale_worker", task],
+        [sys.executable, "-m", f"nearcast.experiments.{worker}", task],
         capture_output=True,
         text=True,
         check=False,

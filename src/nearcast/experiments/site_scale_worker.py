@@ -140,13 +140,6 @@ def _measure_edge(_clients: int, _edges: int, folder: Path) -> dict[str, Any]:
     return {"edge_mb": round(_memory_mb() - before_mb, 2)}
 
 
-def _measure_adoption(clients: int, edges: int, folder: Path) -> dict[str, Any]:
-    # loaded here only: Arrow would count as memory of the others
-    from nearcast.experiments.site_adoption_worker import measure_adoption
-
-    return measure_adoption(clients, edges, folder)
-
-
 def _memory_mb() -> float:
     """Return the memory of this process that no other one shares."""
     for line in Path("/proc/self/smaps_rollup").read_text().splitlines():
@@ -158,13 +151,8 @@ def _memory_mb() -> float:
 def main() -> None:
     """Measure the task given as JSON in the first argument."""
     task = json.loads(sys.argv[1])
-    parts = {
-        "build": _build,
-        "manager": _measure_manager,
-        "edge": _measure_edge,
-        "adoption": _measure_adoption,
-    }
-    found = parts[task["part"]](task["clients"], task["edges"], Path(task["folder"]))
+    part = {"build": _build, "manager": _measure_manager, "edge": _measure_edge}[task["part"]]
+    found = part(task["clients"], task["edges"], Path(task["folder"]))
     sys.stdout.write(json.dumps(found))
 
 
