@@ -301,6 +301,23 @@ def test_a_process_recovers_what_another_one_wrote(tmp_path: Path) -> None:
     asyncio.run(main())
 
 
+def test_files_of_others_are_named_in_the_log(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "notes.txt").write_text("not yours")
+    (tmp_path / "lost+found").mkdir()
+
+    async def main() -> None:
+        shop = Shop(tmp_path)
+        await shop.writer.start()
+        await shop.writer.close()
+
+    asyncio.run(main())
+    (record,) = [one for one in caplog.records if one.message == "foreign_files_in_spool"]
+    assert record.__dict__["fields"] == {"count": 2, "first": "lost+found"}
+    assert (tmp_path / "notes.txt").read_text() == "not yours"
+
+
 def test_a_folder_that_cannot_be_used_is_refused_with_the_reason(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
 

@@ -138,11 +138,6 @@ class LiveServer:
         except SpoolFullError as error:
             raise RestartNeededError(f"server {config.id!r} cannot start: {error}") from None
         opened.push_async_callback(self._writer.close)
-        for damage in recovered.damages:
-            _log.warning("spool_damage", extra={"fields": {"damage": repr(damage)}})
-        if recovered.foreign:
-            fields = {"count": len(recovered.foreign), "first": recovered.foreign[0]}
-            _log.warning("foreign_files_in_spool", extra={"fields": fields})
         self._host = ProcessorHost(
             self._loop, self._on_results, timeout_s=config.processors.timeout_s
         )

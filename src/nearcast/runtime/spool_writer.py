@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -28,6 +29,7 @@ from nearcast.spool.recovery import Recovery
 
 __all__ = ["SpoolWriter"]
 
+_log = logging.getLogger(__name__)
 _END_WITHIN_S = 60.0
 _SYNC_TIMES = 10_000
 
@@ -167,7 +169,9 @@ class SpoolWriter:
                     self._state.apply(change)
                 case Opened() as opened if self._state is not None:
                     state, self._state = self._state, None
-                    self._opened.set_result(opened.recovery(state))
+                    recovery = opened.recovery(state)
+                    _tell(recovery)
+                    self._opened.set_result(recovery)
                 case Refused(reason, is_full):
                     kind = SpoolFullError if is_full else SpoolError
                     self._opened.set_exception(kind(reason))
@@ -190,3 +194,12 @@ class SpoolWriter:
         if not self._is_lost and not self._is_closing:
             self._is_lost = True
             self._on_lost(error)
+
+
+def _tell(recovery: Recovery) -> None:
+    """Log what a spool has lost, and what does not belong there."""
+    for damage in recovery.damages:
+        _log.warning("spool_damage", extra={"fields": {"damage": repr(damage)}})
+    if recovery.foreign:
+        fields = {"count": len(recovery.foreign), "first": recovery.foreign[0]}
+        _log.warning("foreign_files_in_spool", extra={"fields": fields})
