@@ -63,8 +63,7 @@ class StoredClients:
         )
         yield from _orders(
             rows(
-                "SELECT client, home, NULL FROM clients WHERE home = ?"
-                f" AND {_NOT_PLANNED}",
+                f"SELECT client, home, NULL FROM clients WHERE home = ? AND {_NOT_PLANNED}",
                 (server, self.plan),
             )
         )
