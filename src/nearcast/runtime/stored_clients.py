@@ -18,9 +18,8 @@ from nearcast.trust.rights import Rights
 __all__ = ["StoredClients"]
 
 _ORDER = "SELECT homes.client, homes.server, homes.publish FROM homes"
+"""Queries by home name their index: by itself SQLite looks at all clients of a plan."""
 _NOT_PLANNED = "NOT EXISTS (SELECT 1 FROM homes WHERE plan = ? AND homes.client = clients.client)"
-
-
 _decode_publish = msgspec.json.Decoder(dict[str, str]).decode
 
 
