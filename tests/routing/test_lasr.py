@@ -14,13 +14,14 @@ from hypothesis import strategies as st
 from nearcast.errors import ConfigError
 from nearcast.routing.index_mapping import ContentMapping
 from nearcast.routing.keys import CLOUD, INDEX_END, PUBLISHER
+from nearcast.routing.net_share import DelegationState
 from nearcast.routing.route_actions import RouteAction, SendPeer
 from nearcast.routing.route_messages import Data
 from routing.lasr_world import EDGE, SETTINGS, TOPIC, LasrWorld, Offloaded, Reject, ReplicaEnded
 
 KYOTO = ("jp", "kyoto")
 HALF, QUARTER = INDEX_END // 2, INDEX_END // 4
-PROBES = [INDEX_END * step // 64 for step in range(64)]
+PROBES = [INDEX_END * step // 24 for step in range(24)]
 SEEDS = st.integers(0, 2**32)
 
 
@@ -42,7 +43,12 @@ def edge_node(world: LasrWorld, name: str) -> None:
 
 
 def check_owners(world: LasrWorld) -> None:
-    """Each index has an owner, and everyone but the peers of one split or merge holds another."""
+    """Each index has one owner, which knows it; others think so only while a step is under way."""
+    under_way = sum(
+        one.state is not DelegationState.GIVEN
+        for node in world.nodes.values()
+        for _, _, one in node.router._delegations()
+    )
     for index in PROBES:
         owner = world.owner(index)
         holders = {
@@ -51,7 +57,7 @@ def check_owners(world: LasrWorld) -> None:
             if any(low <= index < high for low, high in node.router.held(TOPIC, EDGE))
         }
         assert owner in holders
-        assert len(holders) <= 2
+        assert len(holders) <= 1 + under_way
 
 
 def all_arrived(world: LasrWorld) -> bool:
@@ -60,7 +66,7 @@ def all_arrived(world: LasrWorld) -> bool:
 
 
 @given(SEEDS, st.integers(1, 5))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=15, deadline=None)
 def test_first_messages_find_their_owners_whose_keys_are_then_in_the_net(
     seed: int, components: int
 ) -> None:
@@ -112,7 +118,7 @@ def test_idle_publishers_leave_and_join_anew_without_loss(seed: int) -> None:
 
 
 @given(SEEDS, st.booleans())
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=15, deadline=None)
 def test_a_split_moves_the_lower_half_and_loses_nothing(seed: int, joins_first: bool) -> None:
     world = cloud_world(seed, replica_joins_first=joins_first)
     edge_node(world, "r1")
@@ -187,7 +193,7 @@ def test_a_merge_out_of_order_keeps_the_key_of_the_upper_part() -> None:
 
 
 @given(SEEDS, st.lists(st.tuples(st.booleans(), st.integers(0, 2**32)), max_size=14))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 def test_random_trees_of_splits_and_merges_keep_one_owner_and_every_message(
     seed: int, steps: list[tuple[bool, int]]
 ) -> None:
