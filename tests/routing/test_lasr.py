@@ -173,6 +173,18 @@ def test_everything_can_be_offloaded() -> None:
     assert {world.owner(index, KYOTO) for index in PROBES} == {"d0"}
 
 
+def test_a_replica_that_returns_its_part_gives_none_of_it_away() -> None:
+    world = cloud_world(1)
+    edge_node(world, "r1")
+    world.publish("b1")
+    world.run(1)
+    world.offload("d0")
+    world.run(1)
+    world.do("r1", world.nodes["r1"].router.scale_in(TOPIC, world.world.now))
+    with pytest.raises(ConfigError, match="under way"):
+        world.offload("r1")
+
+
 def test_a_merge_out_of_order_keeps_the_key_of_the_upper_part() -> None:
     """The paper's rule would give the upper half to c2 here."""
     world = cloud_world(1)
@@ -212,7 +224,7 @@ def test_random_trees_of_splits_and_merges_keep_one_owner_and_every_message(
                 world.offload(holders[pick % len(holders)], None, name)
                 replicas.append(name)
             except ConfigError:
-                pass  # an original that has given everything away
+                pass  # it has given everything away, or a step of its own is under way
         elif len(holders) > 1:
             name = holders[1 + pick % (len(holders) - 1)]
             with suppress(ConfigError):  # a step of its own may be under way

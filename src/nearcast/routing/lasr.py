@@ -114,6 +114,10 @@ class LasrRouter:
         """Give the lower part of a range in a net to a replica; see `Delegator.offload`."""
         if topic not in self._delegators:
             raise ConfigError(f"topic {topic!r}: has no component at this peer")
+        replica_here = self._replicas.get(topic)
+        if replica_here is not None and replica_here.mandate.state is not MandateState.HELD:
+            # What it gives away now would be missing from what it returns.
+            raise ConfigError(f"topic {topic!r}: a split or merge is under way")
         return self._delegators[topic].offload(net, split_at, replica, now)
 
     def scale_in(self, topic: str, now: float) -> list[RouteAction]:
