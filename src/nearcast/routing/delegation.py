@@ -110,7 +110,9 @@ class Delegator:
                     return []
                 case Renew(), _State.GIVEN:
                     one.deadline_s = now + self._lease_s()
-                    return []
+                    for parent in share.delegations.values():
+                        parent.unheard.discard(one.number)
+                    return self._returned(share, now)
                 case Return(), _State.GIVEN:
                     if self._is_right(share, one, message):
                         return self._take_back(share, net, one, message, now)
@@ -126,14 +128,14 @@ class Delegator:
         """Go on with what waited for a key."""
         share = self._component.shares.get(key.net)
         actions: list[RouteAction] = []
-        for one in list(share.delegations.values()) if share is not None else []:
+        if share is None:
+            return []
+        for one in share.delegations.values():
             if one.state is _State.SPLITTING and one.high == key.index:
                 actions += self._ask(one, key.net, now)
             elif key in one.returning:
                 one.returning.remove(key)
-                if not one.returning and share is not None:
-                    actions += self._returned(share, one, now)
-        return actions
+        return [*actions, *self._returned(share, now)]
 
     def on_timer(self, now: float) -> list[RouteAction]:
         """Give up what took too long."""
@@ -148,6 +150,7 @@ class Delegator:
                     actions += self._merge(share, one)
                 elif one.state in (_State.GIVING, _State.GIVEN):
                     actions += self._cancel(share, net, one)
+            actions += self._returned(share, now)
         return actions
 
     def _lease_s(self) -> float:
@@ -235,10 +238,11 @@ class Delegator:
                 child.delegation, child.low, child.high, child.unique_id, child.replica,
                 _State.GIVEN, now + self._lease_s(),
             )  # fmt: skip
+            one.unheard.add(child.delegation)
             actions.append(SendPeer(child.replica, Adopt(child.delegation, one.replica)))
         for held in message.held:
             actions += self._hold(share, net, one, held.low, held.high, held.unique_id)
-        return [*actions, *(self._returned(share, one, now) if not message.held else [])]
+        return [*actions, *self._returned(share, now)]
 
     def _hold(
         self, share: NetShare, net: NetPath, one: Delegation, low: int, high: int, unique_id: int
@@ -262,12 +266,22 @@ class Delegator:
         failed = [] if was_given else [Offloaded(self._component.topic, None)]
         return [SendPeer(one.replica, Cancel(one.number)), *actions, *failed]
 
-    def _returned(self, share: NetShare, one: Delegation, now: float) -> list[RouteAction]:
-        gone: list[RouteAction] = [RemoveKey(key) for key in one.superseded]
-        if one.is_cancelled:
-            return [*gone, *self._merge(share, one)]
-        one.state, one.deadline_s = _State.LEAVING, now + self._settings.reply_s
-        return [*gone, SendPeer(one.replica, Release(one.number))]
+    def _returned(self, share: NetShare, now: float) -> list[RouteAction]:
+        """End the part of merges in which keys go in, and replicas hear of their new original."""
+        actions: list[RouteAction] = []
+        for one in list(share.delegations.values()):
+            unheard = one.unheard & {
+                number for number, other in share.delegations.items() if other.state is _State.GIVEN
+            }
+            if one.state is not _State.RETURNING or one.returning or unheard:
+                continue
+            actions += [RemoveKey(key) for key in one.superseded]
+            if one.is_cancelled:
+                actions += self._merge(share, one)
+            else:
+                one.state, one.deadline_s = _State.LEAVING, now + self._settings.reply_s
+                actions.append(SendPeer(one.replica, Release(one.number)))
+        return actions
 
     def _merge(self, share: NetShare, one: Delegation) -> list[RouteAction]:
         del share.delegations[one.number]

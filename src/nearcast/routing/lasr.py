@@ -31,6 +31,7 @@ from nearcast.routing.route_messages import (
     Data,
     Refused,
     Release,
+    Return,
     RouteMessage,
     Search,
     TakeOver,
@@ -209,6 +210,8 @@ class LasrRouter:
             number = getattr(message, "delegation", None)
             for topic, net, one in self._delegations():
                 if one.number == number:
+                    if self._is_returning(topic) and isinstance(message, Return):
+                        return []  # the original adopts it, and is asked again
                     return self._delegators[topic].on_message(sender, message, net, one, now)
             if number is not None:
                 self.counts.refused += 1
@@ -220,8 +223,9 @@ class LasrRouter:
     def on_timer(self, now: float) -> list[RouteAction]:
         """Let time pass."""
         actions = [*self._publisher.on_timer(now), *self._underloaded.on_timer(now)]
-        for delegator in self._delegators.values():
-            actions += delegator.on_timer(now)
+        for topic, delegator in self._delegators.items():
+            if not self._is_returning(topic):
+                actions += delegator.on_timer(now)
         for replica in self._replicas.values():
             actions += replica.on_timer(now)
         return actions
@@ -233,6 +237,14 @@ class LasrRouter:
             for net, share in component.shares.items()
             for one in share.delegations.values()
         ]
+
+    def _is_returning(self, topic: str) -> bool:
+        """Return whether a replica here has told its original what it has: that must not change."""
+        replica = self._replicas.get(topic)
+        return replica is not None and replica.mandate.state in (
+            MandateState.RETURNING,
+            MandateState.LEAVING,
+        )
 
     def _new_component(self, topic: str, mandate: Mandate | None) -> Component:
         component = Component(topic, self._settings, self.counts, self._rng)

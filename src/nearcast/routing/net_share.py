@@ -44,6 +44,8 @@ class Delegation:
     tries: int = 0
     returning: list[Key] = field(default_factory=list)
     """Keys that still have to go in before the range is back."""
+    unheard: set[int] = field(default_factory=set)
+    """Adopted delegations whose replicas still have to say that they know whom they work for."""
     superseded: list[Key] = field(default_factory=list)
     """Own keys to take out then."""
     is_cancelled: bool = False

@@ -64,7 +64,7 @@ class Replica:
         mandate = self.mandate
         if isinstance(message, Adopt) and message.parent == mandate.original:
             mandate.original = sender
-            return []
+            return [SendPeer(sender, Renew(mandate.number))]
         if sender == mandate.original and mandate.state is not _State.LEAVING:
             if isinstance(message, Cancel):
                 return [*self._cancel_children(), *self._leave()]
