@@ -29,7 +29,8 @@ NetPath = tuple[str, ...]
 """A network by its path, such as ("jp", "jose", "yrp"); a prefix comes before what it begins."""
 CLOUD: NetPath = ()
 """The least path: keys of components where they were started, the owners of last resort."""
-PUBLISHER, SUBSCRIBER = 0, 1
+PUBLISHER = 0
+SUBSCRIBER = 1
 INDEX_END = 1 << 62
 """Indexes are whole numbers from 0 up to here, so split points and ends are exact."""
 UNIQUE_MAX = (1 << 63) - 1
