@@ -14,7 +14,7 @@ def test_the_list_names_every_figure(run: Run) -> None:
     said = run("reproduce", "--list")
     assert said.code == 0
     lines = said.out.splitlines()
-    assert len(lines) == 16
+    assert len(lines) == 18
     assert lines[0].split() == ["2020-2", "Average", "delivery", "delay", "Y"]
     assert [one["figure"] for one in run("reproduce", "--list", "--json").json["figures"]] == [
         line.split()[0] for line in lines
@@ -25,7 +25,7 @@ def test_the_list_names_every_figure(run: Run) -> None:
     ("arguments", "message"),
     [
         ((), "name a FIGURE"),
-        (("2021-14",), "--out DIR"),
+        (("2021-14",), "needs --out DIR"),
         (("2021-8", "--out", "x"), "no figure '2021-8'"),
         (("2021-14", "--out", "x", "--follows", "none.txt"), "none.txt"),
         (("2021-14", "--out", "x", "--seeds", "0"), "seeds"),
@@ -67,6 +67,19 @@ def test_figures_without_a_sweep_need_no_spark_and_an_earlier_result_is_continue
     }
     known = json.loads(Path("x/reproduce.json").read_text())
     assert [one["figure"] for one in known["figures"]] == ["2021-9"]
+
+
+def test_figures_without_a_sweep_tell_their_verdicts_without_a_folder(run: Run) -> None:
+    said = run("reproduce", "lasr-fig6", "--small", "--json").json
+    (figure,) = said["figures"]
+    assert said["page"] is None
+    assert figure["csv"] is None
+    assert len(figure["verdicts"]) == 4
+    assert figure["numbers"]["lasr_trials_x1"] == 1
+    assert figure["numbers"]["lasr_lost_x1"] == 0
+    assert list(Path().iterdir()) == []
+    plain = run("reproduce", "lasr-fig6", "--small")
+    assert "of 4 findings agree" in plain.out
 
 
 def test_topics_may_come_from_a_follower_graph(run: Run) -> None:

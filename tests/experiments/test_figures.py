@@ -31,9 +31,11 @@ def test_the_figures_are_those_of_the_papers() -> None:
         *("2020-2", "2020-3a", "2020-3b", "2020-3c"),
         *(f"2021-{number}" for number in range(9, 17)),
         *("2022-3a", "2022-3b", "2022-3c", "2022-3d"),
+        *("lasr-fig6", "lasr-fig7"),
     ]
     assert find_figures("all") == list(FIGURES.values())
-    assert [figure.name for figure in find_figures("2022")] == list(FIGURES)[-4:]
+    assert [figure.name for figure in find_figures("2022")] == list(FIGURES)[-6:-2]
+    assert [figure.name for figure in find_figures("lasr")] == list(FIGURES)[-2:]
     assert find_figures("2021-14") == [FIGURES["2021-14"]]
     with pytest.raises(ConfigError, match=r"no figure '2021-8'; there are: all, 2020-2"):
         find_figures("2021-8")
@@ -46,7 +48,7 @@ def test_cells_cover_every_point_method_and_seed_once() -> None:
     assert count["2021-15"] == 7 * 7 * 20
     assert count["2021-16"] == (9 * 5 + 5) * 20
     assert (count["2022-3a"], count["2022-3b"], count["2022-3d"]) == (0, 20, 20)
-    for name in ("2021-9", "2021-10", "2021-11", "2021-12", "2021-13"):
+    for name in ("2021-9", "2021-10", "2021-11", "2021-12", "2021-13", "lasr-fig6", "lasr-fig7"):
         assert count[name] == 0
     # Shared: figure 15 at p = 2 with 14, figure 16 at K = 4 and its optimised plans with 14.
     of_2021 = count["2021-14"] + count["2021-15"] + count["2021-16"] - (6 + 5 + 5) * 20

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from random import Random
 
 from nearcast.overlay.oracle import Directory, OracleOverlay
+from nearcast.overlay.overlay import Overlay
 from nearcast.routing.index_mapping import IndexMapping
 from nearcast.routing.keys import CLOUD, SUBSCRIBER, NetPath, fallback_target, target_of
 from nearcast.routing.lasr import LasrRouter
@@ -27,6 +28,7 @@ class LasrWorld:
         seed: int,
         settings: RoutingSettings = SETTINGS,
         mappings: Mapping[str, IndexMapping] | None = None,
+        make_overlay: Callable[[str, Random], Overlay] | None = None,
     ) -> None:
         self.rng = Random(seed)
         self.directory = Directory()
@@ -34,12 +36,14 @@ class LasrWorld:
         self.nodes: dict[str, LasrNode] = {}
         self.published = 0
         self._settings, self._mappings = settings, mappings
+        self._make_overlay = make_overlay or (lambda name, _: OracleOverlay(name, self.directory))
 
     def add(self, name: str, net: NetPath = CLOUD) -> LasrRouter:
         router = LasrRouter(
             name, net, Random(self.rng.getrandbits(32)), self._settings, self._mappings
         )
-        self.nodes[name] = LasrNode(router, OracleOverlay(name, self.directory))
+        overlay = self._make_overlay(name, Random(self.rng.getrandbits(32)))
+        self.nodes[name] = LasrNode(router, overlay)
         self.world.add(name, self.nodes[name])
         return router
 

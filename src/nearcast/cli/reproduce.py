@@ -46,11 +46,12 @@ def reproduce(
     spark_with: SparkOptions,
     as_json: bool,
 ) -> None:
-    """Reproduce FIGURE (such as 2021-14), a year's figures (2021), or all.
+    """Reproduce FIGURE (such as 2021-14), a paper's figures (2021, lasr), or all.
 
     Each figure gives a picture, the numbers behind it as CSV, and a verdict on every finding that
     the paper states. The sweeps behind them run on Spark; what an earlier run in the same folder
-    has computed is not computed again.
+    has computed is not computed again. Figures without a sweep (lasr-fig6) need no --out: then
+    only the verdicts are shown.
     """
     from dataclasses import replace
 
@@ -60,7 +61,7 @@ def reproduce(
     if only_list:
         _list(list(FIGURES.values()), as_json)
         return
-    if figure is None or out is None:
+    if figure is None:
         raise click.UsageError("name a FIGURE (or all) and --out DIR; --list shows the figures")
     figures = find_figures(figure)
     effort = SMALL if small else FULL
@@ -68,6 +69,9 @@ def reproduce(
         effort = effort.with_seeds(seeds)
     if follows is not None:
         effort = replace(effort, follows=str(follows.resolve()))
+    if out is None:
+        _show(_results(figures, effort, as_json), None, as_json)
+        return
     made, page = _make(figures, effort, out, spark_with, _options(small, seeds, follows), as_json)
     _show(made, page, as_json)
 
@@ -87,6 +91,20 @@ def _options(small: bool, seeds: int | None, follows: Path | None) -> str:
         + (f" --seeds {seeds}" if seeds is not None else "")
         + (f" --follows {follows.name}" if follows is not None else "")
     )
+
+
+def _results(figures: Sequence[PaperFigure], effort: Effort, as_json: bool) -> list[Reproduction]:
+    """Return figures of which no file is wanted."""
+    from nearcast.experiments.figures.reproduction import Reproduction, cells_of
+
+    if cells_of(figures, effort):
+        raise click.UsageError("the sweep behind this figure needs --out DIR")
+    made = []
+    with step_progress(len(figures), enabled=not as_json) as begin:
+        for one in figures:
+            begin(one.name)
+            made.append(Reproduction(one, one.result(effort, {})))
+    return made
 
 
 def _make(
@@ -145,19 +163,20 @@ def _sweep(
     return read_rows(result.results, cells)
 
 
-def _show(made: Sequence[Reproduction], page: Path, as_json: bool) -> None:
+def _show(made: Sequence[Reproduction], page: Path | None, as_json: bool) -> None:
     verdicts = [verdict for one in made for verdict in one.result.verdicts]
     agree = sum(verdict.agrees for verdict in verdicts)
     if as_json:
         figures = [one.to_json() for one in made]
         counts = {"agree": agree, "disagree": len(verdicts) - agree}
-        print_json({"page": str(page), **counts, "figures": figures})
+        print_json({"page": page and str(page), **counts, "figures": figures})
         return
     for one in made:
         click.secho(f"{one.figure.name}: {one.figure.title}", bold=True)
         for verdict in one.result.verdicts:
             _show_verdict(verdict)
-    click.echo(f"{agree} of {len(verdicts)} findings agree; the page: {page}")
+    where = f"; the page: {page}" if page is not None else ""
+    click.echo(f"{agree} of {len(verdicts)} findings agree{where}")
 
 
 def _show_verdict(verdict: Verdict) -> None:

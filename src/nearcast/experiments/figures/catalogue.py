@@ -5,6 +5,7 @@ from __future__ import annotations
 from nearcast.errors import ConfigError
 from nearcast.experiments.figures.examples2021 import FIGURES_EXAMPLES
 from nearcast.experiments.figures.figure import PaperFigure
+from nearcast.experiments.figures.lasr2017 import FIGURES_LASR
 from nearcast.experiments.figures.placement2022 import FIGURES_2022
 from nearcast.experiments.figures.preliminary2021 import FIGURES_PRELIMINARY
 from nearcast.experiments.figures.region_sweep import FIGURE_16
@@ -25,12 +26,13 @@ _IN_ORDER = (
     FIGURE_15,
     FIGURE_16,
     *FIGURES_2022,
+    *FIGURES_LASR,
 )
 FIGURES: dict[str, PaperFigure] = {figure.name: figure for figure in _IN_ORDER}
 
 
 def find_figures(name: str) -> list[PaperFigure]:
-    """Return one figure, all of a year, or all of them (``all``).
+    """Return one figure, all of a year (or of ``lasr``), or all of them (``all``).
 
     Raises
     ------

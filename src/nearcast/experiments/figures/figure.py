@@ -51,6 +51,7 @@ class Effort:
     seeds_2020: int = 10
     seeds_2021: int = 20
     seeds_2022: int = 10
+    trials_lasr: int = 10
     iterations: int = 1_000_000
     """Of `optimised`."""
     bound_limit_s: float = 0.5
@@ -62,7 +63,9 @@ class Effort:
 
     def with_seeds(self, seeds: int) -> Effort:
         """Return the same with one number of seeds for all papers."""
-        return replace(self, seeds_2020=seeds, seeds_2021=seeds, seeds_2022=seeds)
+        return replace(
+            self, seeds_2020=seeds, seeds_2021=seeds, seeds_2022=seeds, trials_lasr=seeds
+        )
 
 
 FULL = Effort()
@@ -70,6 +73,7 @@ SMALL = Effort(
     seeds_2020=1,
     seeds_2021=2,
     seeds_2022=1,
+    trials_lasr=1,
     iterations=50_000,
     bound_limit_s=0.1,
     few_points=True,
@@ -103,6 +107,8 @@ class FigureResult:
     """What a reader who cannot see the picture should know."""
     notes: Sequence[str] = field(default_factory=list)
     """What the paper does not have: the optimised plan, the limits, choices made."""
+    numbers: Mapping[str, float] = field(default_factory=dict)
+    """What verdicts were computed from, where it is not in `rows`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +116,7 @@ class PaperFigure:
     """A figure of a paper."""
 
     name: str
-    """Year and number, such as 2021-14."""
+    """Year and number, such as 2021-14; or lasr-fig6."""
     title: str
     cells: Callable[[Effort], list[SweepCell]]
     """What to plan; empty where a single example is all."""

@@ -17,6 +17,8 @@ PAPERS = {
     "Notification Service (2021)",
     "2022": "Matsumoto, Kamada, Finnerty, Ohta: Topic-based distributed publish-process-subscribe "
     "system with metrics on geographic distance and permissible delay (2022)",
+    "lasr": "Teranishi, Kimata, Yamanaka, Kawai, Harai: a distributed routing mechanism for dynamic "
+    "dataflow processing, LASR (2017)",
 }
 
 
@@ -32,7 +34,7 @@ def write_page(path: Path, made: Sequence[Reproduction], *, data: str, options: 
     """
     verdicts = [verdict for one in made for verdict in one.result.verdicts]
     agreeing = sum(verdict.agrees for verdict in verdicts)
-    papers = [PAPERS[year] for year in dict.fromkeys(one.figure.name[:4] for one in made)]
+    papers = [PAPERS[paper] for paper in dict.fromkeys(one.figure.name[:4] for one in made)]
     write_report(
         path,
         "Published figures, reproduced",
@@ -72,7 +74,7 @@ def _section(one: Reproduction, options: str) -> Section:
         }
         for verdict in result.verdicts
     ]
-    links = [Link(path.name, path.name) for path in (one.table, *one.pictures)]
+    links = [Link(path.name, path.name) for path in one.files]
     return Section(
         f"{figure.name}: {figure.title}",
         text="\n\n".join(result.notes),

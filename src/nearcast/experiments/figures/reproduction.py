@@ -37,8 +37,13 @@ class Reproduction:
 
     figure: PaperFigure
     result: FigureResult
-    table: Path
-    pictures: tuple[Path, ...]
+    table: Path | None = None
+    pictures: tuple[Path, ...] = ()
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """What was written: the table, then pictures."""
+        return (*([self.table] if self.table is not None else []), *self.pictures)
 
     def to_json(self) -> dict[str, Any]:
         """Return what there is to tell."""
@@ -47,7 +52,8 @@ class Reproduction:
             "title": self.figure.title,
             "verdicts": [asdict(verdict) for verdict in self.result.verdicts],
             "notes": list(self.result.notes),
-            "csv": str(self.table),
+            **({"numbers": dict(self.result.numbers)} if self.result.numbers else {}),
+            "csv": str(self.table) if self.table is not None else None,
             "pictures": [str(path) for path in self.pictures],
         }
 

@@ -1,0 +1,117 @@
+"""The LASR experiment in small, and what its verdicts say about made-up numbers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from nearcast.experiments.figures.lasr_findings import delay_verdicts, error_verdicts, numbers
+from nearcast.experiments.lasr.testbed import REPLICA, TARGET, JoseTestbed
+from nearcast.experiments.lasr.trial import SystemKind, Trial, run_trial
+
+SMALL = JoseTestbed(brokers=3, devices=4, other_devices=4, frames=30)
+
+
+@pytest.fixture(scope="module", params=list(SystemKind))
+def trial(request: pytest.FixtureRequest) -> tuple[SystemKind, Trial]:
+    return request.param, run_trial(request.param, SMALL, 1)
+
+
+def test_everything_arrives_once_and_half_goes_to_the_replica_after_the_command(
+    trial: tuple[SystemKind, Trial],
+) -> None:
+    _, found = trial
+    assert found.published == found.delivered == 24 * 30
+    assert found.rejected == 0
+    assert len(found.arrivals) == 4 * 30
+    assert len({(one.frame, one.sent_s) for one in found.arrivals}) == 4 * 30
+    early = [one for one in found.arrivals if one.received_s < found.command_s]
+    assert {one.receiver for one in early} == {TARGET}
+    settled = [one for one in found.arrivals if one.sent_s > found.command_s + 0.2]
+    for one in settled:
+        assert one.receiver == (REPLICA if one.index < found.split_at else TARGET)
+    assert {one.receiver for one in settled} == {REPLICA, TARGET}
+
+
+def test_within_the_net_lasr_needs_no_way_to_the_cloud_and_master_slave_does(
+    trial: tuple[SystemKind, Trial],
+) -> None:
+    kind, found = trial
+    edge = [
+        one
+        for one in found.arrivals
+        if one.receiver == REPLICA and one.sent_s > found.command_s + 0.2
+    ]
+    if kind is SystemKind.LASR:
+        assert max(one.delay_ms for one in edge) < 5
+        assert not any(one.left_net for one in edge)
+        assert all(1 <= one.hops <= 4 for one in edge)
+    else:
+        assert min(one.delay_ms for one in edge) > 1000 * SMALL.cloud_rtt_s
+
+
+def test_the_same_seed_gives_the_same_trial(trial: tuple[SystemKind, Trial]) -> None:
+    kind, found = trial
+    assert run_trial(kind, SMALL, 1) == found
+    assert run_trial(kind, SMALL, 2) != found
+
+
+def test_a_busy_master_answers_late() -> None:
+    slow = replace(SMALL, query_s=0.01)
+    delays_ms = {
+        testbed.query_s: max(
+            one.delay_ms for one in run_trial(SystemKind.MASTER_SLAVE, testbed, 1).arrivals
+        )
+        for testbed in (SMALL, slow)
+    }
+    assert delays_ms[0.01] > delays_ms[SMALL.query_s] + 50
+
+
+@pytest.fixture(scope="module")
+def good() -> dict[str, float]:
+    """Numbers with which the paper's findings all agree."""
+    trials = {
+        kind: {factor: [run_trial(kind, SMALL, 1)] for factor in (1, 4)} for kind in SystemKind
+    }
+    found = numbers(trials)
+    for name in ("lasr", "master_slave"):
+        found[f"{name}_share_before_command"] = 0.0
+        found[f"{name}_share_after_command"], found[f"{name}_share_of_run"] = 0.5, 0.25
+    found["lasr_misdelivered_x1"] = found["lasr_misdelivered_x4"] = 3.0
+    found["master_slave_misdelivered_x1"], found["master_slave_misdelivered_x4"] = 8.0, 12.0
+    return found
+
+
+def _answers(found: dict[str, float], **changed: float) -> list[bool]:
+    assert set(changed) <= set(found)
+    merged = {**found, **changed}
+    frames = {"command": 50, "LASR": 50, "master-slave": 51}
+    return [one.agrees for one in (*delay_verdicts(merged), *error_verdicts(merged, frames))]
+
+
+@pytest.mark.parametrize(
+    ("changed", "wrong"),
+    [
+        ({}, []),
+        ({"lasr_share_after_command": 0.6}, [0]),
+        ({"master_slave_share_before_command": 0.01}, [0]),
+        ({"lasr_edge_p95_ms": 5.1}, [1]),
+        ({"lasr_left_net": 1.0}, [1]),
+        ({"master_slave_edge_min_ms": 9.9}, [2]),
+        ({"lasr_lost_x4": 1.0}, [3, 8]),
+        ({"lasr_reconfiguration_ms": 100.0}, [5]),
+        ({"master_slave_misdelivered_x1": 6.0}, [6]),
+        ({"lasr_misdelivered_x4": 4.5}, [7]),
+        ({"master_slave_misdelivered_x4": 8.5}, [7]),
+    ],
+)
+def test_a_finding_agrees_only_if_the_numbers_say_so(
+    good: dict[str, float], changed: dict[str, float], wrong: list[int]
+) -> None:
+    answers = _answers(good, **changed)
+    assert [number for number, agrees in enumerate(answers) if not agrees] == wrong
+
+
+def test_a_misdelivery_before_the_command_is_told(good: dict[str, float]) -> None:
+    assert not error_verdicts(good, {"command": 50, "LASR": 49})[0].agrees
