@@ -108,6 +108,7 @@ class TopicClaims:
         home: str | None,
         version: int,
         others: tuple[str, ...],
+        past_brokers: tuple[str, ...],
         now_s: float,
         actions: Actions,
     ) -> bool:
@@ -121,7 +122,8 @@ class TopicClaims:
             receiver = self.states.receiver
             if receiver and receiver not in others:
                 others = (*others, receiver)
-            if not others:
+            # what moves to here brings a state along, and has to be asked for
+            if not others or (publication.begins and not receiver and not past_brokers):
                 self._gate.begin(publisher, publication.epoch).own()
                 return True
             claim = ownership.claim(publisher, version, others, now_s)

@@ -1,9 +1,10 @@
 """Who processes a stream: a broker takes a publisher's messages only while it owns them.
 
 A broker that gets messages of a stream that it does not own claims it from all servers that may
-have it. Each of them stops taking messages of the stream, and yields how far it has come once that
-is durable; the claim is won when all have yielded and the claimer has what they had. Of two claims
-the one with the higher token wins. Ownership is not durable: after a restart a broker owns nothing.
+have it; a stream that begins, which went nowhere else, it owns at once. Each of the others stops
+taking messages of the stream, and yields how far it has come once that is durable; the claim is won
+when all have yielded and the claimer has what they had. Of two claims the one with the higher token
+wins. Ownership is not durable: after a restart a broker owns nothing.
 """
 
 from __future__ import annotations

@@ -123,6 +123,8 @@ class Router:
         """Bring a publication of a client here to the server that processes it."""
         topic = publication.topic
         target = self.targets.target(topic, publication.publisher)
+        if publication.begins and self.targets.has_moved(topic, publication.publisher):
+            publication.begins = False
         if target == self._peers.server:
             self._ensure_managed(topic)
             if publication.origin is Origin.ONCE:
@@ -157,7 +159,9 @@ class Router:
                 oldest = tuple(one.oldest for one in some)
                 version = self.targets.version(topic)
                 self._vouching.show(target, (one.publisher for one in some))
-                self._peers.send(target, Forward(topic, records, oldest, durable, version))
+                beginners = tuple(dict.fromkeys(one.publisher for one in some if one.begins))
+                forward = Forward(topic, records, oldest, durable, version, beginners)
+                self._peers.send(target, forward)
 
     def on_timer(self, now: float) -> None:
         """Process what is sent to servers that are away here, until they are back."""
@@ -249,6 +253,7 @@ class Router:
         now_us = int(now * 1e6)
         for publication, oldest in zip(publications, message.oldest, strict=True):
             publication.oldest, publication.arrived_us = oldest, now_us
+            publication.begins = publication.publisher in message.beginners
             if not allowed[publication.publisher]:
                 continue
             if is_refused or not believed[publication.publisher]:

@@ -199,9 +199,9 @@ def encode_publish_head(
         raise WireError(f"Publish: {error}") from None
 
 
-def encode_publish_tail(epoch: int, oldest: int) -> bytes:
+def encode_publish_tail(epoch: int, oldest: int, *, begins: bool = False) -> bytes:
     """Return the fields of a Publish that may change until it is sent again."""
-    return nearcast_pb2.Publish(epoch=epoch, oldest=oldest).SerializeToString()
+    return nearcast_pb2.Publish(epoch=epoch, oldest=oldest, begins=begins).SerializeToString()
 
 
 def join_publish(head: bytes, tail: bytes) -> bytes:
