@@ -7,11 +7,13 @@ from random import Random
 import pytest
 
 from nearcast.errors import ConfigError
+from nearcast.routing.index_mapping import ContentMapping, IndexMapping, ShuffleMapping
 from nearcast.routing.keys import CLOUD, INDEX_END
+from nearcast.routing.lasr import LasrRouter
 from nearcast.routing.master_slave import Master, MasterSlaveRouter
 from nearcast.routing.route_actions import Deliver, Reject, SendPeer
-from nearcast.routing.route_messages import Ask, Assign, Data, Destination
-from nearcast.routing.router import RoutingSettings
+from nearcast.routing.route_messages import Ask, Assign, Cancel, Data, Destination, Took
+from nearcast.routing.router import Router, RoutingSettings
 
 HALF = INDEX_END // 2
 
@@ -77,3 +79,21 @@ def test_components_tell_the_master() -> None:
     assert router.hand_over("t", 0, 2, "d2") == [SendPeer("m", Assign("t", 0, 2, "d2"))]
     with pytest.raises(ConfigError, match="name"):
         router.hand_over("t", 0, 2, "")
+
+
+@pytest.mark.parametrize("mapping", [ShuffleMapping(5, 6), ContentMapping(lambda _: [])])
+def test_both_routers_are_used_alike(mapping: IndexMapping) -> None:
+    lasr = LasrRouter("b", CLOUD, Random(1), mappings={"t": mapping})
+    slave = MasterSlaveRouter("b", CLOUD, "m", Random(1), mappings={"t": mapping})
+    routers: list[Router] = [lasr, slave]
+    for router in routers:
+        assert router.subscribe("t", 0, INDEX_END, 0.0)
+        assert router.publish("t", b"body", 0.0)
+        assert router.on_timer(0.1) == []
+        assert router.on_message("stranger", Took(7), 0.2) in (
+            [],
+            [SendPeer("stranger", Cancel(7))],
+        )
+    for counts in (lasr.counts, slave.counts):
+        assert (counts.published, counts.refused) == (1, 1)
+        assert counts.mapping_errors == isinstance(mapping, ContentMapping)

@@ -266,7 +266,7 @@ class LasrRouter:
         if not is_sound or not self._underloaded.take(sender, message.delegation):
             self.counts.refused += 1
             return [SendPeer(sender, Refused(message.delegation))]
-        mandate = Mandate(message.delegation, sender, message.net, MandateState.JOINING, now + 1.0)
+        mandate = Mandate(message.delegation, sender, message.net, MandateState.JOINING, now)
         component = self._new_component(message.topic, mandate)
         share = component.shares[message.net] = NetShare()
         key = subscriber_key(message.topic, message.net, message.low, message.unique_id)
