@@ -41,7 +41,9 @@ def send(world: World, server: Server, client: Client, payload: bytes, count: in
 def test_a_client_that_sends_far_too_much_is_muted_and_heard_again() -> None:
     world, server, client = connected()
     assert send(world, server, client, ECHO, 50_000) > 45_000
+    assert server.sessions.has_newly_muted
     (index,) = server.sessions.muted(world.now)
+    assert not server.sessions.has_newly_muted
     assert index == int.from_bytes(channel_of(client).seal(b"")[2:6], "big")
     assert server.sessions.muted_count == 1
     world.now += MUTE_S

@@ -264,6 +264,8 @@ class LiveServer:
         self.metrics.queue_age_s = queue_age_s
         self.node.commit_wait_s = self._writer.oldest_wait_s(now)
         self._do(self.node.on_datagrams(batch, now, queue_age_s))
+        if self.node.sessions is not None and self.node.sessions.has_newly_muted:
+            self._reader.mute(self.node.sessions.muted(now))
 
     def _on_strangers(self, batch: list[tuple[bytes, Address]], is_flooded: bool) -> None:
         self._do(self.node.on_strangers(batch, self.clock(), is_flooded))

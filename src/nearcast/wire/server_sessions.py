@@ -83,6 +83,8 @@ class ServerSessions:
         self._table = SessionTable(self._settings, index_prefix(static_key))
         self._sender = SessionSender(self._settings)
         self._outgoing, self._mark = self._sender.outgoing, self._sender.mark
+        self.has_newly_muted = False
+        """Whether a client was muted since `muted` was asked."""
         self._paces = Paces(self._settings.session_limit)
         self._opener = SessionOpener(
             self.handshakes, self._table, self._paces, random_bytes, self._settings, self._outgoing
@@ -109,6 +111,7 @@ class ServerSessions:
 
     def muted(self, now: float) -> frozenset[int]:
         """Return the indices of sessions that are not heard for a moment: they send far too much."""
+        self.has_newly_muted = False
         by_client = self._table.by_client
         muted = [by_client.get(client) for client in self._paces.muted(now)]
         return frozenset(one.index for one in muted if one is not None)
@@ -165,6 +168,7 @@ class ServerSessions:
         payload = session.channel.open(data)
         if pace.credit < 0.0 and not pace.refill(now):
             self._paces.mute(session.client, pace)
+            self.has_newly_muted = True
             raise Refused("muted")
         try:
             contents = decode_for_server(payload, session.client, now_us)
