@@ -121,6 +121,17 @@ class World:
         return [*channels, self.manager.next_wakeup(self.now)]
 
 
+def test_orders_are_made_one_at_a_time_however_many_servers_ask() -> None:
+    world = World()
+    for name in SERVERS:
+        world.say(name, Hello(0))
+    assert not any(world.orders.values())
+    for count in range(1, len(SERVERS) + 1):
+        assert world.manager.next_wakeup(world.now) <= world.now  # others get their turn between
+        world.deliver(world.manager.on_timer(world.now))
+        assert sum(map(len, world.orders.values())) == count
+
+
 def test_a_server_that_starts_gets_the_orders_once() -> None:
     world = World()
     world.say("e1", Hello(0))

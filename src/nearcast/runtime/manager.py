@@ -156,6 +156,7 @@ class LiveManager:
         self.refused_requests: Counter[str] = Counter()
         self.http: HttpEndpoint | None = None
         self._timer: asyncio.TimerHandle | None = None
+        self._wakes_at = 0.0
 
     async def start(self, tokens: Tokens) -> None:
         """Listen to servers and operators."""
@@ -293,6 +294,7 @@ class LiveManager:
             self._install(replace(state, revision=highest + 1))
 
     def _on_timer(self) -> None:
+        self._timer = None
         if self._clock() >= self._looks:
             self._look()
         now = self._clock()
@@ -360,10 +362,13 @@ class LiveManager:
     def _send(self, frames: list[tuple[str, bytes]]) -> None:
         for server, data in frames:
             self._mesh.send(server, data)
-        if self._timer is not None:
-            self._timer.cancel()
         now = self._clock()
         delay_s = min(max(0.0, self._manager.next_wakeup(now) - now), 1.0)
         if not self._is_swept and not self._is_adopting:
             delay_s = min(delay_s, _SWEEP_INTERVAL_S)
-        self._timer = self._loop.call_later(delay_s, self._on_timer)
+        # a timer that is due is left alone: servers that talk all the time must not put it off
+        if self._timer is None or now + delay_s < self._wakes_at:
+            if self._timer is not None:
+                self._timer.cancel()
+            self._wakes_at = now + delay_s
+            self._timer = self._loop.call_later(delay_s, self._on_timer)

@@ -29,10 +29,10 @@ __all__ = ["NextPlan", "PlanRows", "plan_rows", "sweep_plans"]
 _CLIENTS_AT_ONCE = 500
 _SWEPT_AT_ONCE = 500
 _PLAN_TABLES = (
-    ("homes", "client"),
-    ("visits", "server, client"),
-    ("topics_at", "server, topic"),
-    ("topics", "topic"),
+    ("homes", ("client",)),
+    ("visits", ("server", "client")),
+    ("topics_at", ("server", "topic")),
+    ("topics", ("topic",)),
 )
 """Each with what identifies a row within a plan."""
 
@@ -140,11 +140,13 @@ def sweep_plans(database: sqlite3.Connection, in_force: int) -> bool:
     with _slice(database):
         for table, key in _PLAN_TABLES:
             for side in "<>":
-                done = database.execute(
-                    f"DELETE FROM {table} WHERE (plan, {key}) IN"
-                    f" (SELECT plan, {key} FROM {table} WHERE plan {side} ? LIMIT ?)",
+                # row by row: SQLite would look at the whole table for a list of them
+                rows = database.execute(
+                    f"SELECT plan, {', '.join(key)} FROM {table} WHERE plan {side} ? LIMIT ?",
                     (in_force, _SWEPT_AT_ONCE),
-                )
-                if done.rowcount:
+                ).fetchall()
+                if rows:
+                    wanted = " AND ".join(f"{column} = ?" for column in ("plan", *key))
+                    database.executemany(f"DELETE FROM {table} WHERE {wanted}", rows)
                     return True
     return False

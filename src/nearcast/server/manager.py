@@ -135,7 +135,7 @@ class Manager:
                 self.refused += 1
                 continue
             self._on_message(from_server, record, message, now)
-        return self.on_timer(now)
+        return self._channels.poll(now)  # orders are for the timer: not one with each frame
 
     def on_timer(self, now: float) -> list[tuple[str, bytes]]:
         """Do what is due."""
