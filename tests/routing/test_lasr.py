@@ -399,3 +399,35 @@ def test_a_message_that_arrives_twice_is_delivered_once() -> None:
     assert second == []
     assert router.counts.duplicates == 1
     assert not any(isinstance(one, SendPeer) for one in first)
+
+
+@given(SEEDS, st.lists(st.tuples(st.sampled_from("smc"), st.integers(0, 2**32)), max_size=12))
+@settings(max_examples=30, deadline=None)
+def test_after_crashes_among_replicas_every_message_still_arrives_once(
+    seed: int, steps: list[tuple[str, int]]
+) -> None:
+    world = cloud_world(seed)
+    world.publish("b1")
+    world.run(1)
+    for number, (step, pick) in enumerate(steps):
+        holders = [name for name in world.nodes if world.nodes[name].router.held(TOPIC, EDGE)]
+        replicas = [name for name in holders if name != "d0"]
+        if step == "s" and holders:
+            edge_node(world, f"r{number}")
+            with suppress(ConfigError):
+                world.offload(holders[pick % len(holders)], None, f"r{number}")
+        elif replicas:
+            name = replicas[pick % len(replicas)]
+            if step == "c":
+                world.crash(name)
+            else:
+                with suppress(ConfigError):
+                    world.do(name, world.nodes[name].router.scale_in(TOPIC, world.world.now))
+        world.run((0.0, 0.02, 0.3)[pick % 3])
+    world.run(20)
+    before = len(world.delivered())
+    for _ in range(60):
+        world.publish("b2")
+    world.run(2)
+    after = Counter(body for _, body in world.delivered()[before:])
+    assert len(after) == 60 == after.total()
