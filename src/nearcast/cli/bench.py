@@ -10,6 +10,7 @@ from nearcast.cli.bench_fanout import fanout
 from nearcast.cli.bench_latency import latency
 from nearcast.cli.bench_live import echo, live
 from nearcast.cli.bench_output import finish, kept, out_option, prepare
+from nearcast.cli.bench_overlay import overlay
 from nearcast.cli.bench_pipeline import pipeline, relations
 from nearcast.cli.bench_scale import scale
 from nearcast.cli.bench_sdk import sdk
@@ -40,6 +41,7 @@ def bench() -> None:
       sdk        CPU time of a program per notification that it receives
       sessions   memory and CPU time of many idle sessions on one edge server
       scale      what an edge and the manager hold in sites of up to a million clients
+      overlay    hops and messages of a ring of keys, up to 100,000, and a crash of many
       survive    kills, cuts, attacks and bad input: are all promises kept
     """
 
@@ -171,4 +173,5 @@ bench.add_command(scale)
 bench.add_command(fanout)
 bench.add_command(sdk)
 bench.add_command(sessions)
+bench.add_command(overlay)
 bench.add_command(survive)

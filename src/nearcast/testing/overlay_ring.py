@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from math import inf
 from random import Random
 from typing import Any
@@ -29,22 +29,32 @@ class OverlayRing:
     ----------
     params
         Of all peers.
+    shares_chance
+        Whether all peers take their random numbers from one generator, which saves memory.
     """
 
     def __init__(
-        self, params: SuzakuParams = QUIET, network: Network | None = None, seed: int = 1
+        self,
+        params: SuzakuParams = QUIET,
+        network: Network | None = None,
+        seed: int = 1,
+        shares_chance: bool = False,
     ) -> None:
         self.params = params
         self.world = OverlayWorld(network, seed)
         self.random = Random(seed)
         self.peers: dict[str, SuzakuPeer] = {}
+        self._shared = Random(seed) if shares_chance else None
+        self._names: list[str] = []
 
-    def start_peer(self, name: str) -> SuzakuPeer:
-        """Switch a peer on; it has no keys yet."""
-        contacts = [self.random.choice(list(self.peers))] if self.peers else []
-        rng = Random(self.random.getrandbits(64))
+    def start_peer(self, name: str, contacts: Sequence[str] | None = None) -> SuzakuPeer:
+        """Switch a peer on; it has no keys yet. Without contacts: a random one."""
+        if contacts is None:
+            contacts = [self.random.choice(self._names)] if self._names else []
+        rng = self._shared or Random(self.random.getrandbits(64))
         peer = SuzakuPeer(name, contacts, rng, self.params)
         self.peers[name] = peer
+        self._names.append(name)
         self.world.add_peer(peer)
         return peer
 
@@ -69,6 +79,7 @@ class OverlayRing:
     def crash(self, name: str) -> None:
         """Switch a peer off for good."""
         del self.peers[name]
+        self._names.remove(name)
         self.world.crash(name)
 
     def lookup(self, peer: SuzakuPeer, target: Any) -> Found | None:

@@ -1,0 +1,92 @@
+"""The overlay's bench: its shortcut gives true tables, its rows have no wrong answer."""
+
+from __future__ import annotations
+
+import json
+from math import inf
+from pathlib import Path
+from random import Random
+
+import pytest
+from click.testing import CliRunner
+
+from nearcast.cli.bench import bench
+from nearcast.experiments import overlay_churn
+from nearcast.experiments.overlay_scale import cases, insertion_order, run
+from nearcast.experiments.overlay_tables import converged_ring
+from nearcast.overlay.params import SuzakuParams
+from nearcast.testing.overlay_ring import OverlayRing
+
+
+@pytest.mark.parametrize("count", [2, 3, 8, 21, 64])
+def test_tables_made_at_once_are_those_of_periodic_steps(count: int) -> None:
+    swept = OverlayRing(SuzakuParams(ping_s=inf, finger_s=1.0))
+    for key in range(count):
+        swept.add(key)
+        swept.world.run(0.5)
+    swept.world.run(60.0)
+    made = converged_ring(range(count))
+    assert [node.key for node in made.check_settled()] == list(range(count))
+    assert _tables(made) == _tables(swept)
+
+
+def _tables(ring: OverlayRing) -> dict[int, object]:
+    return {
+        node.me.key: (
+            [[one.key for one in entry.nodes] for entry in node.fingers.forward if entry],
+            [[one.key for one in entry.nodes] for entry in node.fingers.backward if entry],
+            [one.key for one in node.ring.neighbours],
+        )
+        for node in ring.all_nodes()
+    }
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 10, 100])
+@pytest.mark.parametrize("state", ["random", "ascending", "descending", "adversarial"])
+def test_an_order_has_each_key_once(state: str, count: int) -> None:
+    assert sorted(insertion_order(state, count, Random(1))) == list(range(count))
+
+
+def test_every_state_of_every_overlay_answers_rightly_and_within_its_bound() -> None:
+    chosen = cases([64], ("suzaku", "skipgraph", "chordsharp"), 64)
+    assert len(chosen) == 17
+    for point in run(chosen, 1, lambda _name: None):
+        assert point.wrong == 0
+        assert point.bound is None or point.max_hops <= point.bound
+        assert point.mean_hops > 0
+
+
+def test_joins_are_measured_only_where_they_end_in_time() -> None:
+    chosen = cases([100, 10**4, 10**5], ("suzaku", "skipgraph", "chordsharp"), 10**4)
+    assert [case for case in chosen if case[1] == 10**5] == [
+        ("suzaku", 10**5, "converged"),
+        ("chordsharp", 10**5, "converged"),
+    ]
+    assert ("suzaku", 10**4, "random") in chosen
+    assert ("chordsharp", 10**4, "random") not in chosen
+
+
+def test_after_a_crash_of_a_fifth_no_answer_is_wrong_once_repaired() -> None:
+    seconds = overlay_churn.run(40, seed=3)
+    repaired = [second for second in seconds if second.is_repaired]
+    assert len(repaired) >= 30
+    assert seconds[-1].is_repaired
+    for second in repaired:
+        assert second.wrong == 0
+        assert second.right == second.asked
+
+
+def test_the_verb_prints_rows_and_draws_a_picture(tmp_path: Path) -> None:
+    arguments = ["overlay", "--keys", "20,40", "--churn-keys", "0", "--json"]
+    result = CliRunner().invoke(bench, [*arguments, "--out", str(tmp_path / "out")])
+    assert result.exit_code == 0, result.output
+    rows = json.loads(result.stdout)["rows"]
+    assert {row["overlay"] for row in rows} == {"suzaku", "skipgraph", "chordsharp"}
+    assert all(row["wrong"] == 0 for row in rows)
+    assert (tmp_path / "out" / "overlay.png").stat().st_size > 1000
+
+
+def test_a_list_of_sizes_that_is_none_is_refused() -> None:
+    result = CliRunner().invoke(bench, ["overlay", "--keys", "10,x"])
+    assert result.exit_code != 0
+    assert "--keys" in result.output + str(result.exception)
