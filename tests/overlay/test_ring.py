@@ -230,9 +230,9 @@ def test_what_arrives_for_a_node_that_joins_or_left_is_delivered() -> None:
     world.act("p10", sender.route(25, "late", world.now))
     world.settle()
     delivered = [event for _, _, event in world.events if isinstance(event, Delivered)]
-    assert [(event.node.key, event.payload) for event in delivered] == [
-        (20, "early"),
-        (10, "late"),
+    assert [(event.node.key, event.payload, event.hops) for event in delivered] == [
+        (20, "early", 1),
+        (10, "late", 2),
     ]
 
 
