@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from nearcast.overlay.messages import Piece, RangeAnswer, RangeSend
 from nearcast.overlay.multicast import uncovered
 from nearcast.overlay.nodes import Place, before_key
-from nearcast.overlay.overlay import Delivered, RangeEnded
+from nearcast.overlay.overlay import Delivered, RangeEnded, Send
 from nearcast.overlay.params import SuzakuParams
 from nearcast.testing.overlay_ring import QUIET, OverlayRing
 from nearcast.testing.simulated_network import Network
@@ -82,6 +83,24 @@ def test_a_crash_on_the_way_leaves_no_gap_once_it_is_repaired() -> None:
     assert ended.complete
     assert sorted(reached) == [30, 40, 70, 80, 90, 100, 110, 130, 140]
     assert set(reached.values()) == {1}
+
+
+def test_a_piece_that_arrives_twice_is_delivered_once_and_answered_twice() -> None:
+    ring = OverlayRing()
+    ring.fill([10, 20])
+    peer = ring.peers["p20"]
+    (node,) = peer.nodes
+    piece: Piece[int] = Piece(node, node, before_key(30))
+    actions = [
+        action
+        for hop in (1, 2)
+        for action in peer.on_message(
+            "p10", RangeSend(hop, "p10", 5, 20, (piece,), "all", 1), ring.world.now
+        )
+    ]
+    assert len([action for action in actions if isinstance(action, Delivered)]) == 1
+    answers = [a for a in actions if isinstance(a, Send) and isinstance(a.message, RangeAnswer)]
+    assert len(answers) == 2
 
 
 @given(st.lists(st.tuples(st.integers(0, 20), st.integers(0, 20)), max_size=10))

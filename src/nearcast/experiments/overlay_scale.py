@@ -10,13 +10,12 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from math import ceil, log2
 from random import Random
-from typing import Any
 
 from matplotlib.figure import Figure
 
 from nearcast.experiments.overlay_tables import converged_ring
 from nearcast.overlay.chord_sharp import ChordSharp
-from nearcast.overlay.overlay import Found, Overlay
+from nearcast.overlay.overlay import Found, NotFound, Overlay
 from nearcast.overlay.simulated import Graph, SimulatedOverlay
 from nearcast.overlay.skip_graph import SkipGraph
 from nearcast.pictures.hop_curve import HopSeries, draw_hop_curve
@@ -44,6 +43,7 @@ class OverlayPoint:
     """Of the longest way; proven when converged, else what was seen of such overlays."""
     wrong: int
     """Answers that a sorted list does not give."""
+    unanswered: int
     join_messages: float | None
     """Per key."""
     seconds: float
@@ -99,7 +99,7 @@ def _measure(overlay: str, count: int, state: str, seed: int) -> OverlayPoint:
         if state == "deleted":
             keys = _delete_quarter(world, count)
         is_long = overlay == "chordsharp" and state != "converged"
-        hops, wrong = _ask(world, keys, rng, _LOOKUPS // 10 if is_long else _LOOKUPS)
+        hops, wrong, unanswered = _ask(world, keys, rng, _LOOKUPS // 10 if is_long else _LOOKUPS)
     finally:
         gc.enable()
     return OverlayPoint(
@@ -110,6 +110,7 @@ def _measure(overlay: str, count: int, state: str, seed: int) -> OverlayPoint:
         max(hops),
         _bound(overlay, len(keys), state),
         wrong,
+        unanswered,
         None if state == "converged" else per_key,
         time.perf_counter() - started,
         resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
@@ -162,23 +163,32 @@ def _delete_quarter(world: OverlayWorld, count: int) -> list[int]:
 
 def _ask(
     world: OverlayWorld, keys: Sequence[int], rng: Random, lookups: int
-) -> tuple[list[int], int]:
+) -> tuple[list[int], int, int]:
     hops: list[int] = []
-    wrong = 0
+    wrong = unanswered = 0
     for _ in range(lookups):
         peer: Overlay = world.peers[f"p{keys[rng.randrange(len(keys))]}"]
         target = rng.randrange(keys[-1] + 1)
-        world.events.clear()
-        world.act(peer.peer, peer.lookup(target, world.now)[1])
-        while not world.events:
-            world.step()
-        event: Any = world.events[0][2]
-        expected = keys[bisect_right(keys, target) - 1]
-        if isinstance(event, Found) and event.node.key == expected:
-            hops.append(event.hops)
+        query, actions = peer.lookup(target, world.now)
+        world.act(peer.peer, actions)
+        answer = _answer(world, peer.peer, query)
+        if isinstance(answer, NotFound):
+            unanswered += 1
+        elif answer.node.key == keys[bisect_right(keys, target) - 1]:
+            hops.append(answer.hops)
         else:
             wrong += 1
-    return hops, wrong
+    return hops, wrong, unanswered
+
+
+def _answer(world: OverlayWorld, asker: str, query: int) -> Found | NotFound:
+    while True:
+        for _, peer, event in world.events:
+            if isinstance(event, Found | NotFound) and (peer, event.query) == (asker, query):
+                world.events.clear()
+                return event
+        world.events.clear()
+        world.step()
 
 
 def draw(points: Sequence[OverlayPoint]) -> Figure:
