@@ -19,6 +19,11 @@ def test_an_edge_is_told_its_own_clients_only() -> None:
     assert small.manager_mb > 1
     assert large.edge_mb < 16
     assert min(large.adopt_s, large.orders_s, large.stall_ms) > 0
+    # three for each of its 1,000 clients, and some of neighbours to its topics, however many
+    # clients there are elsewhere
+    assert 3_000 < large.edge_subscriptions == small.edge_subscriptions < 3_500
+    # other homes ask it once for each topic, and tell it of subscribers to its own topics only
+    assert large.subscription_messages - small.subscription_messages < 50 * 6
 
 
 def test_a_measurement_that_fails_says_why(tmp_path: Path) -> None:

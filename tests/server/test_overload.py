@@ -231,7 +231,7 @@ def test_copies_are_put_off_while_the_disk_stalls_and_asked_for_afterwards() -> 
     assert one.cloud.counts["copies_put_off"] == 1_000
     waiting = one.cloud._peers.unacknowledged("e1")
     one.cloud.commit_wait_s = 0.0
-    one.hear(SyncDone())
+    one.hear(SyncDone(0))
     assert one.cloud._peers.unacknowledged("e1") == waiting + 1  # SpoolDamaged, once
     one.hear(Copies("t", (record,)))
     assert one.groups == 1

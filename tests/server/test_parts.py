@@ -26,6 +26,8 @@ from nearcast.server.mesh_messages import (
     Notices,
     Subscribers,
     SubscribersKnown,
+    SubscribersWanted,
+    Unsubscribed,
     encode_mesh,
 )
 from nearcast.server.peer_channel import Frame, decode_frame, encode_frame
@@ -119,7 +121,8 @@ def router(around: Surroundings, publishers: Publishers, cloud: str = "cloud") -
         publishers,
         lambda topic: None,
         lambda topic: None,
-        lambda now: True,
+        lambda: True,
+        lambda topic: True,
         Vouching(
             around.peers,
             Authoriser(SmallAuthority().trust(), 10),
@@ -233,10 +236,18 @@ class Granted:
     def __init__(self) -> None:
         self.requests: list[tuple[str, int, Starts]] = []
         self.heard: list[tuple[str, str]] = []
+        self.begun: list[tuple[str, str]] = []
 
     def begin(self, broker: str, ends: Mapping[str, int]) -> None:
         """Note where a broker is."""
         self.heard += [(broker, topic) for topic in ends]
+
+    def note_start(self, server: str, offset: int) -> None:
+        """Note nothing."""
+
+    def begin_anew(self, broker: str, topic: str, now: float) -> None:
+        """Note a broker that is heard from its beginning."""
+        self.begun.append((broker, topic))
 
     def brokers(self, wanted: str) -> list[tuple[str, str]]:
         """Return what was noted."""
@@ -257,63 +268,136 @@ class Granted:
         """Note nothing."""
 
 
+class Home:
+    """Subscriptions at e1, with what is said to other servers."""
+
+    def __init__(self, *others: str) -> None:
+        self.around, self.granted, self.clients = Surroundings(*others), Granted(), HomeClients()
+        self.made = Subscriptions(
+            self.around.peers,
+            self.clients,
+            SubscriberDirectory(),
+            lambda topic: ["e2"],
+            lambda topic: {topic: 3},
+            self.granted,
+            lambda *told: None,
+            lambda server, clients: None,
+            EdgeSettings(grace_s=3.0, broker_answers_s=5.0, server_answers_s=1.0),
+        )
+
+    def subscribe(self, client: str, topic: str, request: int = 1) -> None:
+        self.made.subscribe(client, Subscribe(request, topic), NOW)
+
+    def told(self) -> dict[str, list[tuple[str, tuple[str, ...]]]]:
+        """By server: the names of topics and the clients that it was told of, or asked for."""
+        found: dict[str, list[tuple[str, tuple[str, ...]]]] = {}
+        for server, message in self.around.said():
+            assert isinstance(message, Subscribers | Unsubscribed)
+            clients = tuple(one if isinstance(one, str) else one[0] for one in message.clients)
+            found.setdefault(server, []).append((message.topic, clients))
+        return found
+
+    @property
+    def confirmed(self) -> list[str]:
+        return [client for client, _, _ in self.granted.requests]
+
+    def wanted(self, server: str, *topics: str) -> None:
+        self.made.on_wanted(server, SubscribersWanted(topics, 1, 0), NOW)
+
+
 @pytest.mark.parametrize("order", [("e2", "e3"), ("e3", "e2")])
-def test_a_subscription_is_confirmed_when_all_servers_have_answered(
+def test_a_subscription_is_confirmed_when_the_brokers_concerned_know_it(
     order: tuple[str, str],
 ) -> None:
-    around = Surroundings("e2", "e3")
-    granted = Granted()
-    confirmed = granted.requests
-    made = Subscriptions(
-        around.peers,
-        HomeClients(),
-        SubscriberDirectory(),
-        lambda topic: ["e2"],
-        lambda topic: {topic: 3},
-        granted,
-        lambda *told: None,
-        lambda server, clients: None,
-        EdgeSettings(),
-    )
-    made.subscribe("car", Subscribe(1, "t"), NOW)
-    made.subscribe("car", Subscribe(2, "t"), NOW)  # repeated: one request to servers
-    asked = dict(around.said())
-    assert set(asked) == {"e2", "e3"}
-    requests = {m.request for m in asked.values() if isinstance(m, Subscribers)}
-    assert requests == {1}
-    around.hear(order[0], SubscribersKnown(1, {"t": 7}))
-    assert confirmed == []
-    around.hear(order[1], SubscribersKnown(1))
-    starts = {("e1", "t"): 3, (order[0], "t"): 7}
-    assert confirmed == [("car", 2, starts)]
-    granted.heard.append(("e4", "t"))
-    made.subscribe("car", Subscribe(3, "t"), NOW)  # known by now: no need to wait
-    assert confirmed[1:] == [("car", 3, starts | {(order[1], "t"): 0, ("e4", "t"): 0})]
+    home, (broker, other) = Home("e2", "e3"), order
+    home.subscribe("car", "t", 1)
+    home.subscribe("car", "t", 2)  # repeated: one question to servers
+    assert home.told() == {"e2": [("t", ())], "e3": [("t", ())]}
+    home.around.hear(broker, SubscribersKnown(1, {"t": 6}))
+    assert home.told() == {broker: [("t", ("car",))]}  # nobody else hears who subscribes
+    home.around.hear(other, SubscribersKnown(1))
+    assert not home.confirmed
+    home.around.hear(broker, SubscribersKnown(2, {"t": 7}))
+    starts = {("e1", "t"): 3, (broker, "t"): 7}
+    assert home.granted.requests == [("car", 2, starts)]
+    home.granted.heard.append(("e4", "t"))
+    home.subscribe("car", "t", 3)  # known by now: no need to wait
+    assert home.granted.requests[1:] == [("car", 3, starts | {("e4", "t"): 0})]
+
+
+def test_all_servers_are_asked_once_for_a_topic_and_brokers_are_told_of_each_client() -> None:
+    home = Home("e2", "e3")
+    home.subscribe("car", "t")
+    home.around.hear("e3", SubscribersKnown(1))
+    home.around.hear("e2", SubscribersKnown(1, {"t": 7}))
+    home.around.hear("e2", SubscribersKnown(2, {"t": 7}))
+    home.told()
+    home.subscribe("bus", "t")
+    assert home.told() == {"e2": [("t", ("bus",))]}
+    home.around.hear("e2", SubscribersKnown(3, {"t": 9}))
+    assert home.confirmed == ["car", "bus"]
+    home.made.unsubscribe("bus", 2, "t")
+    assert home.told() == {"e2": [("t", ("bus",))]}
+
+
+def test_a_server_that_comes_to_have_a_topic_is_told_and_heard_from_its_beginning() -> None:
+    home = Home("e2", "e3")
+    home.subscribe("car", "city/#")
+    home.subscribe("bus", "city/a")
+    for server in ("e2", "e3"):
+        home.around.hear(server, SubscribersKnown(1))
+        home.around.hear(server, SubscribersKnown(3))
+    assert home.confirmed == ["car", "bus"]
+    home.told()
+    home.wanted("e3", "city/a", "village")
+    assert home.told() == {"e3": [("city/a", ("bus",)), ("city/#", ("car",))]}
+    home.wanted("e3", "city/b")  # it knows the subscribers of the pattern
+    assert home.told() == {}
+    assert home.granted.begun == [("e3", "city/a"), ("e3", "city/b")]
+    home.subscribe("tram", "city/#")
+    assert home.told() == {"e3": [("city/#", ("tram",))]}
+    home.made.on_forgets("e3", "city/b")
+    home.wanted("e3", "city/b")  # it may have forgotten them, and is told again
+    assert home.told() == {"e3": [("city/#", ("car", "tram"))]}
+    home.made.on_restarted("e3")
+    home.wanted("e3", "city/a")
+    assert home.told() == {"e3": [("city/a", ("bus",)), ("city/#", ("car", "tram"))]}
+
+
+def test_a_server_that_answers_at_last_is_not_heard_from_its_beginning() -> None:
+    home = Home("e2")
+    home.subscribe("car", "t")
+    home.wanted("e2", "t")  # it has restarted: its answer says where the subscription starts
+    assert home.told() == {"e2": [("t", ()), ("t", ("car",))]}
+    assert not home.granted.begun
+
+
+def test_what_nobody_wants_any_more_is_forgotten_here_and_at_its_brokers() -> None:
+    home = Home("e2", "e3")
+    home.subscribe("car", "t")
+    home.around.hear("e2", SubscribersKnown(1, {"t": 7}))
+    home.around.hear("e3", SubscribersKnown(1))
+    home.made.unsubscribe("car", 2, "t")
+    home.told()
+    home.made.expire(NOW)
+    home.made.expire(NOW + 5.9)
+    assert len(home.made.interests.all) == 1  # it may come back
+    home.made.expire(NOW + 6.0)
+    assert home.told() == {"e2": [("t", ())]}
+    assert not home.made.interests.all
 
 
 def test_a_subscription_waits_longer_for_a_broker_than_for_others() -> None:
-    around = Surroundings("e2", "e3")
-    granted = Granted()
-    made = Subscriptions(
-        around.peers,
-        HomeClients(),
-        SubscriberDirectory(),
-        lambda topic: ["e2"],
-        lambda topic: {},
-        granted,
-        lambda *told: None,
-        lambda server, clients: None,
-        EdgeSettings(broker_answers_s=5.0, server_answers_s=1.0),
-    )
-    made.subscribe("car", Subscribe(1, "t"), NOW)
-    made.subscribe("bus", Subscribe(1, "t"), NOW)
-    around.hear("e2", SubscribersKnown(1))
-    made.expire(NOW + 1.0)
-    assert [one[0] for one in granted.requests] == ["car"]
-    made.expire(NOW + 4.9)
-    assert [one[0] for one in granted.requests] == ["car"]
-    made.expire(NOW + 5.0)
-    assert [one[0] for one in granted.requests] == ["car", "bus"]
+    home = Home("e2", "e3")
+    home.subscribe("car", "t")
+    home.subscribe("bus", "u")
+    home.around.hear("e2", SubscribersKnown(1))
+    home.made.expire(NOW + 1.0)
+    assert home.confirmed == ["car"]
+    home.made.expire(NOW + 4.9)
+    assert home.confirmed == ["car"]
+    home.made.expire(NOW + 5.0)
+    assert home.confirmed == ["car", "bus"]
 
 
 def test_only_servers_that_the_orders_name_and_the_manager_are_heard() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from nearcast.server.handover_buffer import HandoverBuffer
 from nearcast.server.home_clients import HomeClients
+from nearcast.server.interests import Interests, Knowledge
 from nearcast.server.mesh_messages import Moved, Subscribers, Unsubscribed
 from nearcast.server.subscribers import SubscriberDirectory
 from nearcast.server.subscription_updates import SubscriptionUpdates
@@ -84,17 +85,35 @@ def test_forgetting_a_client_returns_its_topics_once() -> None:
     assert clients.place("a") == (0.0, 0.0)
 
 
-def test_all_servers_hear_of_subscribers_but_only_brokers_of_moves() -> None:
+def test_servers_that_know_an_interest_hear_of_its_subscribers_and_of_their_moves() -> None:
     clients = HomeClients()
-    brokers = {"t": ["e2"]}
-    updates = SubscriptionUpdates(clients, lambda: ["e1", "e2", "e3"], lambda topic: brokers[topic])
+    interests = Interests(clients, linger_s=6.0)
+    updates = SubscriptionUpdates("e1", clients, interests)
     clients.move("a", 3.0, 4.0)
     clients.subscribe("a", "t")
+    interest = interests.begin("t", 1, ["e2", "e3"])
+    interest.servers["e2"] = Knowledge.TOLD
     whole = (("a", 3.0, 4.0),)
-    assert [server for server, _ in updates.subscribed("a", "t")] == ["e1", "e2", "e3"]
-    assert updates.moved("a") == [("e2", Moved(whole))]
-    assert updates.introduce("e3") == [("e3", Subscribers("t", whole, complete=True))]
-    assert [server for server, _ in updates.unsubscribed("a", ["t"])] == ["e1", "e2", "e3"]
+    assert [server for server, _ in updates.subscribed("a", "t")] == ["e1", "e2"]
+    assert updates.moved("a") == [("e1", Moved(whole)), ("e2", Moved(whole))]
+    assert updates.complete("e3", "t") == ("e3", Subscribers("t", whole, complete=True))
+    assert [server for server, _ in updates.unsubscribed("a", ["t"])] == ["e1", "e2"]
+
+
+def test_listeners_follow_every_change_of_topics_and_patterns() -> None:
+    clients = HomeClients()
+    clients.subscribe("a", "city/north")
+    assert set(clients.listeners("city/north")) == {"a"}
+    clients.subscribe("b", "city/#")
+    assert set(clients.listeners("city/north")) == {"a", "b"}
+    clients.subscribe("c", "city/#")
+    clients.subscribe("d", "city/north")
+    assert set(clients.listeners("city/north")) == {"a", "b", "c", "d"}
+    assert clients.listeners("city/north") == clients.listeners("city/north")
+    clients.unsubscribe("a", "city/north")
+    clients.forget("b")
+    assert set(clients.listeners("city/north")) == {"c", "d"}
+    assert set(clients.listeners("city/south")) == {"c"}
 
 
 def test_mail_waits_for_a_client_and_is_given_up_in_the_end() -> None:
@@ -145,5 +164,5 @@ def test_patterns_and_topics_make_one_audience() -> None:
     assert set(directory.everyone("city/north").clients) == {"b", "c"}
     directory.forget_home("e1")
     assert set(directory.everyone("city/north").clients) == {"b"}
-    assert directory.has_home("city/north", "e2")
-    assert not directory.has_home("city/north", "e1")
+    assert directory.is_known("city/north", "e2", "b")
+    assert not directory.is_known("city/north", "e1")

@@ -139,10 +139,12 @@ class SubscriberTable:
         return sum(self._counts.values())
 
     def note_change(self, topic: str) -> None:
-        """Forget who the subscribers of a topic were, or of all topics after a pattern."""
+        """Forget who the subscribers of a topic were, or of the topics that match a pattern."""
         if is_pattern(topic):
-            self._everyone.clear()
-            self._merged.clear()
+            for one in [each for each in self._merged if matches(topic, each)]:
+                del self._merged[one]
+            for one in [each for each in self._everyone if matches(topic, each)]:
+                del self._everyone[one]
         else:
             self._everyone.pop(topic, None)
             self._merged.pop(topic, None)

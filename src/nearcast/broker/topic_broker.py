@@ -63,7 +63,7 @@ class TopicBroker:
         self._server = server
         self.unreadable = 0
         """Records of the log that could not be read."""
-        self.first_offset = self.durable_end = first_offset
+        self.durable_end = first_offset
         """Where offsets began in this life, and the highest one whose record is durable."""
         self.is_due = False
         """Whether the broker's pass has to call `run`; the broker sets it."""
@@ -125,7 +125,6 @@ class TopicBroker:
         actions.reports += self.processing.restore(live.state)
         self.claims.states.restore()
         self._settlement.begin()
-        self.first_offset = self.end
         self.durable_end = self.end if durable else 0
         if durable:
             for stream in self._streams.values():

@@ -32,6 +32,11 @@ class SiteScalePoint:
     """Its signed orders."""
     manager_mb: float
     """The manager's memory after a start from its database, with the orders of one edge made."""
+    edge_subscriptions: int
+    """Those that an edge knows when all clients have three: of its own clients, and of others to
+    the topics that it brokers."""
+    subscription_messages: int
+    """What other homes tell and ask that edge for it."""
     database_mb: float
     build_s: float
     """Seconds to write plan and clients into the database."""
@@ -63,6 +68,8 @@ def run(
             manager = _in_process("manager", clients, edges, folder)
             begin(f"{clients:,} clients: an edge server")
             edge = _in_process("edge", clients, edges, folder)
+            begin(f"{clients:,} clients: subscriptions")
+            told = _in_process("subscriptions", clients, edges, folder)
         with tempfile.TemporaryDirectory(prefix="nearcast-scale-") as name:
             begin(f"{clients:,} clients: another plan")
             adoption = _in_process("plan", clients, edges, Path(name), "site_adoption_worker")
@@ -72,6 +79,8 @@ def run(
             edge["edge_mb"],
             manager["orders_kb"],
             manager["manager_mb"],
+            told["edge_subscriptions"],
+            told["subscription_messages"],
             built["database_mb"],
             built["build_s"],
             **adoption,

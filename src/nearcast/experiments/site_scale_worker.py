@@ -1,7 +1,7 @@
 """Measures one part of a large site in this process and prints the numbers as JSON.
 
 Each client publishes to one topic and takes part in two; a topic has a hundred publishers, a tenth
-of which have their home on the next edge server.
+of which have their home on the next edge server. It subscribes to both and to a pattern.
 """
 
 from __future__ import annotations
@@ -11,10 +11,11 @@ import json
 import os
 import sys
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from nearcast.experiments.site_scale_homes import AT_ONCE, subscribe_at
 from nearcast.runtime.manager_store import ManagerStore
 from nearcast.server.enrolment import EnrolledClient
 from nearcast.server.manager import Manager
@@ -25,10 +26,18 @@ from nearcast.server.server import ClientAccess, Server
 from nearcast.server.server_settings import ServerSettings
 from nearcast.server.signed_orders import sign_orders
 from nearcast.server.site_orders import ServerOrder
-from nearcast.trust.credentials import Role, ServerCredential, Validity, issue_server
+from nearcast.trust.credentials import (
+    ClientCredential,
+    Role,
+    ServerCredential,
+    Validity,
+    issue_client,
+    issue_server,
+)
 from nearcast.trust.rights import EVERYTHING
 from nearcast.trust.signed import SigningKey
 from nearcast.trust.site_trust import SiteTrust
+from nearcast.wire.messages import Subscribe
 
 _AUTHORITY, _CLOUD, _NOW_S = SigningKey(b"a" * 32), "cloud", 1.8e9
 _VALID = Validity(int(_NOW_S), int(_NOW_S) + 86_400)
@@ -55,8 +64,18 @@ class _Clients(Collection[PlannedClient]):
         """Return the edge server that processes a topic."""
         return f"e{number * self._edges // self._topics}"
 
+    def at(self, edge: int) -> Iterator[PlannedClient]:
+        """Return the clients whose home an edge server is."""
+        for block in (edge, (edge - 1) % self._edges):
+            first, end = (-(-one * self._clients // self._edges) for one in (block, block + 1))
+            home = f"e{edge}"
+            yield from (one for one in self._between(first, end) if one.home == home)
+
     def __iter__(self) -> Iterator[PlannedClient]:
-        for number in range(self._clients):
+        return self._between(0, self._clients)
+
+    def _between(self, first: int, end: int) -> Iterator[PlannedClient]:
+        for number in range(first, end):
             topic = number // _PUBLISHERS_PER_TOPIC % self._topics
             other = (topic + 1) % self._topics
             away = number % 10 == 0
@@ -121,23 +140,58 @@ def _measure_manager(_clients: int, _edges: int, folder: Path) -> dict[str, Any]
     return found
 
 
+def _edge() -> Server:
+    return Server(
+        ServerSettings("e1", "manager"),
+        PeerChannels(1, AT_ONCE),
+        lambda: _NOW_S,
+        access=ClientAccess(b"k" * 32, os.urandom),
+        trust=SiteTrust(_AUTHORITY.public_key),
+    )
+
+
 def _measure_edge(_clients: int, _edges: int, folder: Path) -> dict[str, Any]:
     """Let an edge server obey its orders."""
     document = (folder / "orders").read_bytes()
-    trust = SiteTrust(_AUTHORITY.public_key)
-    server = Server(
-        ServerSettings("e1", "manager"),
-        PeerChannels(1),
-        lambda: _NOW_S,
-        access=ClientAccess(b"k" * 32, os.urandom),
-        trust=trust,
-    )
+    server = _edge()
     gc.collect()
     before_mb = _memory_mb()
     server.obey_document(document, _NOW_S)
     del document
     gc.collect()
     return {"edge_mb": round(_memory_mb() - before_mb, 2)}
+
+
+def _measure_subscriptions(clients: int, edges: int, folder: Path) -> dict[str, Any]:
+    """Let all clients of the site subscribe, and look what one edge server knows of it."""
+    server, planned, messages = _edge(), _Clients(clients, edges), 0
+    said: dict[str, list[bytes]] = {}
+    for to, frame in server.obey_document((folder / "orders").read_bytes(), _NOW_S).mesh:
+        said.setdefault(to, []).append(frame)
+    for edge in range(edges):
+        if edge != 1:
+            home, wishes = f"e{edge}", _wishes(planned.at(edge))
+            messages += subscribe_at(
+                home, 2 + edge, server, said.get(home, ()), wishes, _credential, _NOW_S
+            )
+    assert server.clients is not None
+    for client, topic in _wishes(planned.at(1)):
+        server.clients.subscriptions.subscribe(client, Subscribe(1, topic), _NOW_S)
+    return {
+        "edge_subscriptions": server.subscribers.subscriptions,
+        "subscription_messages": messages,
+    }
+
+
+def _wishes(clients: Iterable[PlannedClient]) -> Iterator[tuple[str, str]]:
+    for one in clients:
+        for topic in (*one.topics, f"{one.topics[0]}/#"):
+            yield one.client, topic
+
+
+def _credential(client: str) -> bytes:
+    key = int(client[1:]).to_bytes(32, "big")
+    return issue_client(_AUTHORITY, ClientCredential(client, key, 1, _VALID, EVERYTHING))
 
 
 def _memory_mb() -> float:
@@ -151,7 +205,12 @@ def _memory_mb() -> float:
 def main() -> None:
     """Measure the task given as JSON in the first argument."""
     task = json.loads(sys.argv[1])
-    part = {"build": _build, "manager": _measure_manager, "edge": _measure_edge}[task["part"]]
+    part = {
+        "build": _build,
+        "manager": _measure_manager,
+        "edge": _measure_edge,
+        "subscriptions": _measure_subscriptions,
+    }[task["part"]]
     found = part(task["clients"], task["edges"], Path(task["folder"]))
     sys.stdout.write(json.dumps(found))
 

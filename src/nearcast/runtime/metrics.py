@@ -45,6 +45,7 @@ class Gauges:
     publishers: int = 0
     streams: int = 0
     subscriptions: int = 0
+    interests: int = 0
     handover_notifications: int = 0
     mesh_waiting: int = 0
     storage_used: float = 0.0

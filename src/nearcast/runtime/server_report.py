@@ -91,6 +91,9 @@ class ServerReport:
             publishers=sum(one.streams for one in topics.values()),
             streams=len(server.targets),
             subscriptions=server.subscribers.subscriptions,
+            interests=0
+            if server.clients is None
+            else len(server.clients.subscriptions.interests.all),
             handover_notifications=0 if server.clients is None else server.clients.handover.kept,
             mesh_waiting=sum(map(self._channels.waiting, self._channels.servers)),
             storage_used=server.targets.storage_used,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from msgspec import structs
 
@@ -65,14 +65,16 @@ class BrokerPart:
         """Whether the disk is so far behind that no copies are taken; the server sets it."""
         self._put_off: dict[tuple[str, str], None] = {}
         """Servers and topics whose copies were not taken, and are to be asked for."""
-        generation = max((one.end // GENERATION for one in recovered.values()), default=0)
+        generations = [one.end // GENERATION for one in recovered.values()] or [0]
+        self.start = min(generations) * GENERATION
+        """No offset that is given from now on is lower."""
         self.broker = Broker(
             directory,
             clock,
             watch=watch,
             server=settings.server,
             life=peers.incarnation,
-            first_offset=generation * GENERATION,
+            first_offset=max(generations) * GENERATION,
         )
         self.topics = TopicRegistry(settings, self.broker, recovered, self._refuse_topic)
         self.early_copies = EarlyCopies(effects)
@@ -87,13 +89,16 @@ class BrokerPart:
         self._delivery: Delivery
         self._router: Router
         self._on_expired: Callable[[str], None]
+        self._on_begun: Callable[[Iterable[str]], None]
+        self._begun: dict[str, None] = {}
+        """Topics here whose subscribers were asked for."""
         self._introduced: dict[tuple[str, str], None] = {}
         """Second servers that were told that this one is a broker of a topic."""
         peers.on(Copies, self._on_copies)
         peers.on(CopyAck, self._on_copy_ack)
         peers.on(CopyNack, self._on_copy_nack)
         peers.on(Advance, self._on_advance)
-        peers.on(Forgets, lambda server, one, _: self.topics.on_forgets(server, one.topic))
+        peers.on(Manages, self._on_manages)
         peers.on(SpoolDamaged, self._on_spool_damaged)
 
     def connect(
@@ -103,16 +108,20 @@ class BrokerPart:
         vouching: Vouching,
         shown: ShownOrders,
         witness: HomeWitness,
+        on_begun: Callable[[Iterable[str]], None],
         on_expired: Callable[[str], None],
     ) -> None:
         """Take the parts that notifications and answers to publishers go through.
 
         Parameters
         ----------
+        on_begun
+            Is told of topics that are new here: their subscribers are not known.
         on_expired
             Is told of a topic that was given up.
         """
-        self._delivery, self._router, self._on_expired = delivery, router, on_expired
+        self._delivery, self._router = delivery, router
+        self._on_begun, self._on_expired = on_begun, on_expired
         door = ClaimDoor(self.topics, vouching, shown, witness, self._effects)
         self.claims.connect(door, vouching)
 
@@ -123,6 +132,7 @@ class BrokerPart:
         self.do(self.broker.run(now))
         for actions in self.topics.obey(orders):
             self.do(actions)
+        self._look_for_new(self.broker.topics)
         for server, topic in self.topics.take_farewells():
             self._peers.send(server, Manages(topic, past=True))
         self.on_brokers_changed(now)
@@ -147,6 +157,13 @@ class BrokerPart:
                 self.do(actions)
             if self.topics.is_known(topic):
                 self._peers.broadcast(Manages(topic))
+                self._look_for_new((topic,))
+
+    def _look_for_new(self, topics: Iterable[str]) -> None:
+        begun = [topic for topic in topics if topic not in self._begun]
+        if begun:
+            self._begun.update(dict.fromkeys(begun))
+            self._on_begun(begun)
 
     def on_timer(self, now: float) -> None:
         """Repeat claims, and give up topics that nobody uses."""
@@ -154,6 +171,7 @@ class BrokerPart:
         for topic in self._expiry.take_idle(now):
             self.do(self.broker.expire_topic(topic))
             self.topics.forget(topic)
+            self._begun.pop(topic, None)
             self._on_expired(topic)
             self._peers.broadcast(Forgets(topic))
             self._effects.counts["topics_expired"] += 1
@@ -239,6 +257,12 @@ class BrokerPart:
         self._effects.incident("topic_refused", topic=topic, reason=reason)
 
     # Messages of other brokers
+
+    def _on_manages(self, server: str, message: Manages, now: float) -> None:
+        topic = message.topic
+        if self.topics.on_manages(server, topic, past=message.past):
+            self._peers.send(server, Manages(topic, self.topics.is_past(topic)))
+        self.on_brokers_changed(now)
 
     def on_brokers_changed(self, now: float) -> None:
         """Take copies that came before their sender was known as a broker."""

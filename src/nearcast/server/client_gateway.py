@@ -64,7 +64,7 @@ class ClientGateway:
         authoriser: Authoriser,
         vouching: Vouching,
         allowances: Allowances,
-        is_ready: Callable[[float], bool],
+        is_ready: Callable[[], bool],
         retry_after_s: float,
         subscription_limit: int,
         settings: EdgeSettings,
@@ -89,7 +89,7 @@ class ClientGateway:
         elif now < self._queue_since:
             self._queue_since = now
         is_overloaded = (
-            now - self._queue_since > self._settings.queue_patience_s or not self._is_ready(now)
+            now - self._queue_since > self._settings.queue_patience_s or not self._is_ready()
         )
         self._on_events(self.sessions.receive(batch, now), now, is_overloaded)
 
@@ -133,7 +133,7 @@ class ClientGateway:
 
     def hearers(self, topic: str, clients: tuple[str, ...], now: float) -> tuple[str, ...]:
         """Return those of some clients that a broker may notify: subscribers, and who has left."""
-        if all(map(self.clients.subscribers(topic).__contains__, clients)):
+        if all(map(self.clients.listeners(topic).__contains__, clients)):
             return clients
         found = tuple(one for one in clients if self._may_hear(one, topic, now))
         self._effects.counts["mesh_not_allowed"] += len(clients) - len(found)

@@ -11,6 +11,8 @@ __all__ = ["HomeClients", "Starts"]
 
 Starts = Mapping[tuple[str, str], int]
 """By broker and topic: the offset after which a subscription hears it."""
+_MERGED_LIMIT = 10_000
+"""Topics whose listeners are kept."""
 
 
 class HomeClients:
@@ -26,6 +28,8 @@ class HomeClients:
         self._subscribers_of: dict[str, dict[str, None]] = {}
         self._patterns: dict[str, None] = {}
         """Those of `_subscribers_of` that are patterns."""
+        self._merged: dict[str, dict[str, None]] = {}
+        """By topic: its subscribers and those of patterns that match, since the last change."""
         self._doubtful: dict[str, tuple[float, dict[str, None]]] = {}
         """By client: what it may no longer want, and until when it may say that it does."""
 
@@ -47,7 +51,10 @@ class HomeClients:
     def subscribe(self, client: str, topic: str) -> None:
         """Note a subscription; twice is once."""
         self._topics_of.setdefault(client, {}).setdefault(topic, {})
-        self._subscribers_of.setdefault(topic, {})[client] = None
+        subscribers = self._subscribers_of.setdefault(topic, {})
+        if client not in subscribers:
+            subscribers[client] = None
+            self._note_change(topic)
         if is_pattern(topic):
             self._patterns[topic] = None
         if client in self._doubtful:
@@ -58,6 +65,7 @@ class HomeClients:
         self._topics_of.get(client, {}).pop(topic, None)
         subscribers = self._subscribers_of.get(topic, {})
         subscribers.pop(client, None)
+        self._note_change(topic)
         if not subscribers:
             self._subscribers_of.pop(topic, None)
             self._patterns.pop(topic, None)
@@ -125,12 +133,25 @@ class HomeClients:
 
     def listeners(self, topic: str) -> Collection[str]:
         """Return the clients here that hear a topic, by its name or by a pattern."""
-        found = dict(self._subscribers_of.get(topic, {}))
-        for pattern in self._patterns:
-            if matches(pattern, topic):
-                found.update(self._subscribers_of[pattern])
+        if not self._patterns:
+            return self.subscribers(topic)
+        found = self._merged.get(topic)
+        if found is None:
+            found = {}
+            for name in self.names(topic):
+                found.update(self._subscribers_of.get(name, {}))
+            if len(self._merged) >= _MERGED_LIMIT:
+                self._merged.clear()
+            self._merged[topic] = found
         return found.keys()
 
-    def all_topics(self) -> Collection[str]:
-        """Return all topics that some client here subscribes to."""
-        return self._subscribers_of.keys()
+    def names(self, topic: str) -> list[str]:
+        """Return the topic and the patterns that match it."""
+        return [topic, *(one for one in self._patterns if matches(one, topic))]
+
+    def _note_change(self, topic: str) -> None:
+        if is_pattern(topic):
+            for one in [each for each in self._merged if matches(topic, each)]:
+                del self._merged[one]
+        else:
+            self._merged.pop(topic, None)

@@ -5,6 +5,8 @@ Publications travel as their records (`wire.publication`).
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import msgspec
 
 from nearcast.errors import WireError
@@ -23,7 +25,6 @@ from nearcast.server.site_orders import ClientOrder
 from nearcast.wire.codec import check_topic
 
 __all__ = [
-    "SINCE_START",
     "ClientIs",
     "Forgets",
     "Forward",
@@ -48,6 +49,7 @@ __all__ = [
     "SpoolDamaged",
     "Subscribers",
     "SubscribersKnown",
+    "SubscribersWanted",
     "SyncDone",
     "Undelivered",
     "Unsubscribed",
@@ -136,10 +138,6 @@ class Notices(MeshStruct, frozen=True):
     notices: tuple[Notice, ...]
 
 
-SINCE_START = -1
-"""In place of an offset: where the broker was when it started."""
-
-
 class Resume(MeshStruct, frozen=True):
     """A home to a broker: tell again what came after an offset; answered by Resumed."""
 
@@ -147,8 +145,6 @@ class Resume(MeshStruct, frozen=True):
     client: str
     """For this client; empty: for all subscribers at the home."""
     since: int
-    left_out: tuple[str, ...] = ()
-    """With a pattern as the topic: topics that are asked for apart."""
 
 
 class ReplayedNotice(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -183,10 +179,14 @@ class Undelivered(MeshStruct, frozen=True):
 
 
 class Subscribers(MeshStruct, frozen=True):
-    """A home to the brokers of a topic: its subscribers with their places."""
+    """A home to the brokers of a topic or of topics that a pattern matches: its subscribers.
+
+    With a request and without clients it asks a server whether it has any of these topics.
+    """
 
     topic: str
     clients: tuple[tuple[str, float, float], ...]
+    """With their places."""
     complete: bool
     """True: these are all of them there; others that were at this home are gone."""
     request: int = 0
@@ -201,7 +201,10 @@ class Unsubscribed(MeshStruct, frozen=True):
 
 
 class SubscribersKnown(MeshStruct, frozen=True):
-    """Answer to a Subscribers with a request: from now on they are notified."""
+    """Answer to a Subscribers with a request: from now on they are notified.
+
+    Without any topic: the sender has nothing of it, and will ask when that changes.
+    """
 
     request: int
     ends: dict[str, int] = msgspec.field(default_factory=dict)
@@ -209,8 +212,20 @@ class SubscribersKnown(MeshStruct, frozen=True):
     offset so far. The subscribers are told of what comes after it."""
 
 
+class SubscribersWanted(MeshStruct, frozen=True):
+    """A server to all others: it has these topics now, and wants to know their subscribers."""
+
+    topics: tuple[str, ...]
+    number: int
+    """To be answered by SyncDone when they were told; below 0: more topics follow."""
+    start: int
+    """The offset after which this incarnation of the sender has begun."""
+
+
 class SyncDone(MeshStruct, frozen=True):
-    """Ends what a server tells one that restarted: now that one knows all subscribers here."""
+    """Answer to SubscribersWanted: now the other one knows their subscribers here."""
+
+    number: int
 
 
 class Moved(MeshStruct, frozen=True):
@@ -220,7 +235,7 @@ class Moved(MeshStruct, frozen=True):
 
 
 class Manages(MeshStruct, frozen=True):
-    """A server to all others: it manages this topic now and wants to know its subscribers."""
+    """A server to all others: it manages this topic now, though no orders say so."""
 
     topic: str
     past: bool = False
@@ -330,6 +345,7 @@ MeshMessage = (
     | Resumed
     | Subscribers
     | SubscribersKnown
+    | SubscribersWanted
     | SyncDone
     | Unsubscribed
     | Moved
@@ -363,14 +379,17 @@ def decode_mesh(data: bytes) -> MeshMessage:
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:  # bad UTF-8 is a ValueError
         raise WireError(f"not a message of a server: {error}") from None
     # here for all of them: a topic that no client may be told about must not come to be
-    topics = message.ends if type(message) is SubscribersKnown else _topic_of(message)
-    for topic in topics:
+    for topic in _topics_of(message):
         problem = check_topic(topic)
         if problem is not None:
             raise WireError(f"{type(message).__name__}: {problem}")
     return message
 
 
-def _topic_of(message: MeshMessage) -> tuple[str, ...]:
+def _topics_of(message: MeshMessage) -> Iterable[str]:
+    if isinstance(message, SubscribersKnown):
+        return message.ends
+    if isinstance(message, SubscribersWanted):
+        return message.topics
     topic = getattr(message, "topic", None)
     return () if topic is None else (topic,)

@@ -1,4 +1,7 @@
-"""What other homes say of their subscribers, as far as those clients' rights go."""
+"""What other homes say of their subscribers, as far as those clients' rights go.
+
+Only those of topics that are here are kept.
+"""
 
 from __future__ import annotations
 
@@ -20,8 +23,10 @@ class RemoteSubscribers:
 
     Parameters
     ----------
+    concerns
+        Tells whether a subscription concerns any topic here.
     ends
-        Returns the highest offsets of the topics here that a subscription concerns.
+        Returns the highest offsets of these topics.
     on_known
         Is told that more subscribers are known.
     """
@@ -32,22 +37,26 @@ class RemoteSubscribers:
         directory: SubscriberDirectory,
         authoriser: Authoriser,
         vouching: Vouching,
+        concerns: Callable[[str], bool],
         ends: Callable[[str], Mapping[str, int]],
         on_known: Callable[[], None],
     ) -> None:
         self._peers, self._directory, self._authoriser = peers, directory, authoriser
-        self._vouching, self._ends, self._on_known = vouching, ends, on_known
+        self._vouching, self._on_known = vouching, on_known
+        self._concerns, self._ends = concerns, ends
         peers.on(Subscribers, self._on_subscribers)
         peers.on(Unsubscribed, lambda home, message, _: directory.on_unsubscribed(home, message))
         peers.on(Moved, lambda home, message, _: directory.on_moved(home, message))
 
     def may_resume(self, home: str, topic: str, client: str, now: float) -> bool:
         """Tell whether a home may ask for a topic's notifications: a resume is a subscription."""
-        if home == self._peers.server:  # asked there
+        if home == self._peers.server or not client:  # asked there, or of subscribers only
             return True
-        if client:
-            return self._vouching.allows(home, client, "subscribe", topic, now)
-        return self._directory.has_home(topic, home)
+        return self._vouching.allows(home, client, "subscribe", topic, now)
+
+    def knows(self, home: str, topic: str, client: str) -> bool:
+        """Tell whether a home has told of a subscriber, or without a client of any."""
+        return home == self._peers.server or self._directory.is_known(topic, home, client)
 
     def drop_forbidden(self, client: str) -> None:
         """Forget what a client subscribed to and may not any more."""
@@ -57,6 +66,10 @@ class RemoteSubscribers:
 
     def _on_subscribers(self, home: str, message: Subscribers, now: float) -> None:
         topic = message.topic
+        if not self._concerns(topic):
+            if message.request:
+                self._peers.send(home, SubscribersKnown(message.request))
+            return
         allowed = tuple(
             one
             for one in message.clients

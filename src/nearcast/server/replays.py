@@ -1,21 +1,22 @@
 """A broker's answers to homes that ask for notifications again.
 
 An answer waits until all that was settled when it was asked for is durable: nobody is told to have
-heard what a crash may undo. What was settled later, subscribers hear as it comes.
+heard what a crash may undo. It also waits until the home has told of the subscribers: what was
+settled since then, they hear as it comes.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from typing import Protocol
 
 from nearcast.broker.broker import Broker
 from nearcast.broker.replay import ReplayedNotification
 from nearcast.errors import WireError
 from nearcast.server.effects import Effects
-from nearcast.server.mesh_messages import SINCE_START, ReplayedNotice, Resume, Resumed
+from nearcast.server.mesh_messages import ReplayedNotice, Resume, Resumed
 from nearcast.server.peers import Peers
-from nearcast.trust.topic_pattern import is_pattern, matches
 from nearcast.wire.hot_frames import encode_notify
 
 __all__ = ["Replays"]
@@ -30,26 +31,29 @@ _LOOKED_AT = 200
 """Questions that a pass looks at, ready or not."""
 _MESSAGE_BYTES = 64 << 10
 
-Allows = Callable[[str, str, str, float], bool]
-"""Gets a home, a topic, a client or "", and the time."""
+
+class Askers(Protocol):
+    """What homes have told, and may ask for a client or, without one, for all that they have."""
+
+    def may_resume(self, home: str, topic: str, client: str, now: float) -> bool:
+        """Tell whether a home may ask for a topic's notifications."""
+        ...
+
+    def knows(self, home: str, topic: str, client: str) -> bool:
+        """Tell whether those that it asks for are notified of what comes."""
+        ...
 
 
 class Replays:
-    """Questions of homes, and what the spools have to say to them.
+    """Questions of homes, and what the spools have to say to them."""
 
-    Parameters
-    ----------
-    allows
-        Tells whether a home may ask for a topic, for a client or for all that it has.
-    """
-
-    def __init__(self, peers: Peers, broker: Broker, effects: Effects, allows: Allows) -> None:
+    def __init__(self, peers: Peers, broker: Broker, effects: Effects, askers: Askers) -> None:
         self._peers, self._broker, self._effects = peers, broker, effects
-        self._allows = allows
+        self._askers = askers
         self.answer_here: Callable[[str, Resumed, float], None] = lambda *_: None
         """Takes the answers to this server's own clients."""
-        self._waiting: dict[tuple[str, str, str], tuple[int, int]] = {}
-        """By home, topic and client: after which offset, and up to which."""
+        self._waiting: dict[tuple[str, str, str], tuple[int, int | None]] = {}
+        """By home, topic and client: after which offset, and up to which, once they are known."""
         self._by_home: Counter[str] = Counter()
         """How many of them each home has."""
         self._has_more = False
@@ -63,23 +67,13 @@ class Replays:
         ):
             self._effects.counts["resumes_refused"] += 1
             return
-        managed = self._broker.topics.get(topic)
-        through = managed.end if managed is not None else 0
-        if since == SINCE_START:
-            since = managed.first_offset if managed is not None else 0
         self._by_home[home] += key not in self._waiting
-        self._waiting[key] = (since, through)
+        self._waiting[key] = (since, None)
         self._effects.counts["resumes"] += 1
         self._has_more = True
 
     def _on_resume(self, home: str, message: Resume, _now: float) -> None:
-        wanted, left_out = message.topic, set(message.left_out)
-        topics = [wanted]
-        if is_pattern(wanted):
-            topics = [one for one in self._broker.topics if matches(wanted, one)]
-        for topic in topics:
-            if topic not in left_out:
-                self.ask(home, topic, message.client, message.since)
+        self.ask(home, message.topic, message.client, message.since)
 
     def try_again(self) -> None:
         """Note that something became durable or known that answers may have waited for."""
@@ -94,11 +88,14 @@ class Replays:
             since, through = self._waiting.pop(key)
             self._by_home[key[0]] -= 1
             managed = self._broker.topics.get(key[1])
-            is_allowed = managed is None or self._allows(*key, now)
-            if key[2] and not is_allowed:
+            if managed is not None and not self._askers.may_resume(*key, now):
                 self._effects.counts["resumes_refused"] += 1
                 continue
-            if not is_allowed or (managed is not None and managed.durable_end < through):
+            if managed is None:
+                through = 0
+            elif through is None and self._askers.knows(*key):
+                through = managed.end
+            if through is None or (managed is not None and managed.durable_end < through):
                 # behind the others: its sync or the home's subscribers are to come
                 self._waiting[key] = (since, through)
                 self._by_home[key[0]] += 1

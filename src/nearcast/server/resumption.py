@@ -8,12 +8,12 @@ does not count as progress. Clients keep their own offsets and ask with a Resume
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from nearcast.errors import WireError
 from nearcast.server.effects import Effects
 from nearcast.server.home_clients import HomeClients, Starts
-from nearcast.server.mesh_messages import SINCE_START, ReplayedNotice, Resume, Resumed
+from nearcast.server.mesh_messages import ReplayedNotice, Resume, Resumed
 from nearcast.server.peers import Peers
 from nearcast.server.replays import Replays
 from nearcast.trust.topic_pattern import is_pattern, matches
@@ -30,6 +30,8 @@ _ASK_AGAIN_S = 5.0
 
 _ASKED_LIMIT = 256
 """Questions of one client that may wait for answers."""
+_BEHIND_LIMIT = 100_000
+"""Topics of brokers that are new here and have not answered."""
 _CAUGHT_UP_LIMIT = 4_096
 """Answers to one client that are remembered."""
 _STARTS_LIMIT = 256
@@ -43,6 +45,8 @@ class Resumption:
     ----------
     replays
         Answers for this server's own broker.
+    show
+        Shows a server the credentials of clients, before it is asked for them.
     """
 
     def __init__(
@@ -52,9 +56,12 @@ class Resumption:
         sessions: ServerSessions,
         replays: Replays,
         effects: Effects,
+        show: Callable[[str, Iterable[str]], None],
     ) -> None:
         self._peers, self._clients, self._sessions = peers, clients, sessions
-        self._replays, self._effects = replays, effects
+        self._replays, self._effects, self._show = replays, effects, show
+        self._starts: dict[str, int] = {}
+        """By server: the offset after which its incarnation begins that was last heard."""
         self._heard: dict[str, dict[str, int]] = {}
         """By broker and topic: the highest offset."""
         self._behind: dict[tuple[str, str], float] = {}
@@ -79,6 +86,23 @@ class Resumption:
             if topic not in heard and self._clients.has_listeners(topic):
                 heard[topic] = end
 
+    def begin_anew(self, broker: str, topic: str, now: float) -> None:
+        """Hear a broker from its beginning that has come to have a topic.
+
+        It may have gone on without this home for a while, when that was out of reach.
+        """
+        if topic not in self._heard.get(broker, {}) and (broker, topic) not in self._behind:
+            if len(self._behind) >= _BEHIND_LIMIT:
+                self._effects.counts["resumes_refused"] += 1
+                return
+            self._behind[broker, topic] = now
+            self._peers.send(broker, Resume(topic, "", 0))
+            self._note_unsettled()
+
+    def note_start(self, server: str, offset: int) -> None:
+        """Note after which offset the present incarnation of a server begins."""
+        self._starts[server] = offset
+
     def note(self, broker: str, reached: Mapping[str, int]) -> None:
         """Note the last offset by topic of what a broker sent."""
         heard, behind = self._heard.setdefault(broker, {}), self._behind
@@ -101,12 +125,11 @@ class Resumption:
         heard = self._heard.get(broker, {})
         for topic in [one for one in heard if not self._clients.has_listeners(one)]:
             del heard[topic]
+        for key in [one for one in self._behind if one[0] == broker and one[1] not in heard]:
+            del self._behind[key]  # it says anew which topics it has
         for topic, since in heard.items():
             self._behind.setdefault((broker, topic), now)
             self._peers.send(broker, Resume(topic, "", since))
-        for pattern in self._clients.patterns:  # topics of it may be new there
-            known = tuple(one for one in heard if matches(pattern, one))
-            self._peers.send(broker, Resume(pattern, "", 0, known))
         self._note_unsettled()
         owed = self._owed.get(broker, ())
         self.ask_now(broker, (topic for _, topic in owed if not is_pattern(topic)), now)
@@ -115,7 +138,7 @@ class Resumption:
         """Forget questions that nobody here wants an answer to any more."""
         for key in [one for one in self._behind if not self._clients.has_listeners(one[1])]:
             del self._behind[key]
-            self._heard[key[0]].pop(key[1], None)
+            self._heard.get(key[0], {}).pop(key[1], None)
         for broker, owed in list(self._owed.items()):
             for wish in [one for one in owed if not self._clients.hears(*one)]:
                 del owed[wish]
@@ -145,6 +168,7 @@ class Resumption:
             self._replays.ask(broker, topic, client, question.since)
         elif broker in self._peers.others:
             asked[broker, topic] = now
+            self._show(broker, (client,))
             self._peers.send(broker, Resume(topic, client, question.since))
         else:  # no server of the site any more: nobody has what it told
             self._sessions.tell(client, Gap(topic, broker, 0, 0))
@@ -166,10 +190,12 @@ class Resumption:
         """Ask a server that is away for what a client missed, once it is back.
 
         The client may not know it: it may have become a broker of the topic meanwhile. For a new
-        subscription it tells what it processed after the last that was heard here, or since its
-        start when nobody here heard it: maybe more than came after the subscription.
+        subscription it tells what it processed after the last that was heard here, or since the
+        start that was last heard of when nobody here heard more: maybe more than came after the
+        subscription, also when it restarts before it is back.
         """
-        since = 0 if resumes else self._heard.get(broker, {}).get(topic, SINCE_START)
+        start = self._starts.get(broker, 0)
+        since = 0 if resumes else self._heard.get(broker, {}).get(topic, start)
         self._owed.setdefault(broker, {})[client, topic] = since
 
     def ask_now(self, broker: str, topics: Iterable[str], now: float) -> None:
@@ -182,6 +208,7 @@ class Resumption:
                 if is_wanted and self._clients.hears(client, topic):
                     owed.pop((client, wanted), None)
                     owed[client, topic] = since
+                    self._show(broker, (client,))
                     self._asked.setdefault(client, {})[broker, topic] = now
                     self._peers.send(broker, Resume(topic, client, since))
 

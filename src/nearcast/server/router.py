@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Protocol
 
 from nearcast.broker.actions import Ack, Nack, Refusal
@@ -33,6 +33,8 @@ _NEWS_S = 2.0
 """How long the orders that another server has may take to come here."""
 _LOOK_S = 0.5
 """How often servers that take nothing are looked for."""
+_EARLY_LIMIT = 2_000
+"""Publications that are held until the subscribers of their topics are known."""
 _LARGEST = 1 << 63
 _TOLD = {
     Verdict.STALE_EPOCH: RefuseReason.STALE_EPOCH,
@@ -77,6 +79,8 @@ class Router:
         The same for what others send: not if it has managed the topic before.
     is_ready
         Tells whether this server takes publications; else their publishers are told to wait.
+    knows_subscribers
+        Tells whether the subscribers of a topic here are known: what comes before is held.
     vouching
         Shows the publishers of forwarded messages, and decides about those of other servers.
     witness
@@ -94,7 +98,8 @@ class Router:
         publishers: Publishers | None,
         ensure_managed: Callable[[str], None],
         ensure_kept: Callable[[str], None],
-        is_ready: Callable[[float], bool],
+        is_ready: Callable[[], bool],
+        knows_subscribers: Callable[[str], bool],
         vouching: Vouching,
         witness: HomeWitness,
         retry_after_s: float,
@@ -106,7 +111,10 @@ class Router:
         self.targets = targets
         self._publishers, self._retry_after_s = publishers, retry_after_s
         self._ensure_managed, self._ensure_kept = ensure_managed, ensure_kept
-        self._is_ready = is_ready
+        self._is_ready, self._knows_subscribers = is_ready, knows_subscribers
+        self._early: dict[str, list[tuple[Publication, str | None, int | None]]] = {}
+        """By topic: what is held, with the homes it came from and the versions they go by."""
+        self._early_count = 0
         self._forwards: dict[tuple[str, str, bool], list[Publication]] = {}
         """By target, topic and durability, for the end of the pass."""
         self.routes = Routes(publishers) if publishers is not None else None
@@ -127,10 +135,7 @@ class Router:
             publication.begins = False
         if target == self._peers.server:
             self._ensure_managed(topic)
-            if publication.origin is Origin.ONCE:
-                self._broker.admit_once(publication, None)
-            else:
-                self._broker.admit(publication, None, now)
+            self._admit(publication, None, now)
         elif target == NOBODY:
             self._effects.counts["visits_refused"] += 1
             if self.routes is not None:
@@ -141,6 +146,29 @@ class Router:
                 self.routes.forwarded(publication.publisher, topic, target, now)
             key = (target, topic, publication.origin is not Origin.ONCE)
             self._forwards.setdefault(key, []).append(publication)
+
+    def on_informed(self, topics: Iterable[str], now: float) -> None:
+        """Let in what was held of topics whose subscribers are known now."""
+        for topic in topics:
+            held = self._early.pop(topic, ())
+            self._early_count -= len(held)
+            for publication, home, version in held:
+                self._admit(publication, home, now, version)
+
+    def _admit(
+        self, publication: Publication, home: str | None, now: float, version: int | None = None
+    ) -> None:
+        if not self._knows_subscribers(publication.topic):
+            if self._early_count >= _EARLY_LIMIT:
+                self.refuse_for_now(publication, home)
+                return
+            self._early_count += 1
+            held = self._early.setdefault(publication.topic, [])
+            held.append((publication, home, version))
+        elif publication.origin is Origin.ONCE:
+            self._broker.admit_once(publication, home)
+        else:
+            self._broker.admit(publication, home, now, version)
 
     def obey(self, orders: Orders) -> None:
         """Route by new orders."""
@@ -247,7 +275,7 @@ class Router:
         self._ensure_kept(message.topic)
         self._effects.counts["forwarded_in"] += len(publications)
         is_refused = message.durable and not (
-            self._is_ready(now) and self._has_orders_for(message, now)
+            self._is_ready() and self._has_orders_for(message, now)
         )
         believed = {one: self._believe(server, one, now) for one in allowed}
         now_us = int(now * 1e6)
@@ -258,10 +286,8 @@ class Router:
                 continue
             if is_refused or not believed[publication.publisher]:
                 self.refuse_for_now(publication, server)
-            elif message.durable:
-                self._broker.admit(publication, server, now, message.version)
             else:
-                self._broker.admit_once(publication, server)
+                self._admit(publication, server, now, message.version)
 
     def _believe(self, server: str, client: str, now: float) -> bool:
         """Tell whether a publisher may be at the server that forwards for it."""

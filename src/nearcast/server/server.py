@@ -27,7 +27,7 @@ from nearcast.server.home_clients import HomeClients
 from nearcast.server.home_witness import HomeWitness
 from nearcast.server.introductions import Introductions
 from nearcast.server.load_reports import LoadReports
-from nearcast.server.mesh_messages import LoadReport, Manages, NewOrders
+from nearcast.server.mesh_messages import LoadReport, NewOrders
 from nearcast.server.outputs import Outputs
 from nearcast.server.peer_channels import PeerChannels
 from nearcast.server.peers import Peers
@@ -115,7 +115,12 @@ class Server:
         )
         self.broker, self.topics = part.broker, part.topics
         self._introductions = Introductions(
-            peers, part.topics, directory, self._tell_subscribers, settings.inform_s
+            peers,
+            part.topics,
+            directory,
+            part.start,
+            settings.inform_s,
+            lambda topics, now: self._router.on_informed(topics, now),
         )
         sessions = self.sessions = (
             ServerSessions(access.static_key, authoriser.check, access.random_bytes, access.wire)
@@ -138,6 +143,7 @@ class Server:
             part.ensure_managed,
             part.ensure_kept,
             self._is_ready,
+            self._introductions.knows_subscribers,
             self._vouching,
             witness,
             settings.retry_after_s,
@@ -148,17 +154,20 @@ class Server:
             directory,
             authoriser,
             self._vouching,
+            part.topics.concerns,
             part.topics.ends,
             lambda: self._replays.try_again(),
         )
-        self._replays = Replays(peers, part.broker, effects, remote.may_resume)
+        self._replays = Replays(peers, part.broker, effects, remote)
         self._check_at = float("-inf")
         self._reports = LoadReports(peers, self._load, settings.report_interval_s)
         self.clients: ClientGateway | None = None
         """The part for clients; None for the cloud server."""
         if access is not None and sessions is not None:
             edge, homes = access.edge or EdgeSettings(), HomeClients()
-            resumption = Resumption(peers, homes, sessions, self._replays, effects)
+            resumption = Resumption(
+                peers, homes, sessions, self._replays, effects, self._vouching.show
+            )
             subscriptions = Subscriptions(
                 peers,
                 homes,
@@ -170,6 +179,7 @@ class Server:
                 self._vouching.show,
                 edge,
             )
+            self._introductions.home = subscriptions
             handover = Handover(
                 peers, sessions, subscriptions, effects, authoriser.authorise, edge.grace_s
             )
@@ -200,8 +210,8 @@ class Server:
             peers, directory, effects, clock, sessions, pass_on, hearers, note
         )
         on_expired = self.clients.forget_topic if self.clients else lambda topic: None
-        part.connect(self._delivery, router, self._vouching, self._shown, witness, on_expired)
-        peers.on(Manages, self._on_manages)
+        ask = self._introductions.ask
+        part.connect(self._delivery, router, self._vouching, self._shown, witness, ask, on_expired)
         peers.on(NewOrders, self._on_orders)
 
     # Events
@@ -232,7 +242,7 @@ class Server:
             self._vouching.forget_server(server)
             self._introductions.on_restarted(server)
         for server in self._peers.take_gaps():
-            self._introductions.introduce(server)
+            self._introductions.on_gap(server)
         self._broker_part.is_stalled = self.commit_wait_s > self.settings.copy_age_s
         self._peers.dispatch(from_server, messages, now)
         return self._finish(now)
@@ -266,6 +276,7 @@ class Server:
             self._peers.next_wakeup(),
             self._reports.next_wakeup(),
             self._broker_part.next_wakeup(),
+            self._introductions.next_wakeup(),
             self._replays.next_wakeup(),
         )
         return own if self.clients is None else min(own, self.clients.next_wakeup())
@@ -292,6 +303,7 @@ class Server:
 
     def _finish(self, now: float) -> Outputs:
         """End a pass: process what it brought, and pack what it has for each client and server."""
+        self._introductions.finish(now)
         self._replays.finish(now)  # before what the pass has to tell, which is newer
         self._broker_part.finish(now)
         self._router.flush()
@@ -302,10 +314,10 @@ class Server:
             out.datagrams = self.sessions.flush(now)
         return out
 
-    def _is_ready(self, now: float) -> bool:
+    def _is_ready(self) -> bool:
         """Tell whether publications are taken: subscribers are known, and the disk keeps up."""
         waits = self.commit_wait_s > self.settings.commit_age_s
-        return not waits and self._introductions.is_informed(now)
+        return not waits and self._introductions.is_informed()
 
     # Orders and what other servers tell
 
@@ -332,11 +344,11 @@ class Server:
         is_first, self.orders, self._effects.out.orders = self.orders is None, orders, orders
         newcomers = self._peers.learn(one.server for one in orders.servers)
         self._router.obey(orders)
-        if is_first:
-            self._introductions.begin(now)
         self._broker_part.obey(orders, now)
+        if is_first:
+            self._introductions.begin()
         for server in newcomers:
-            self._introductions.introduce(server)
+            self._introductions.on_newcomer(server)
         if self.clients is not None:
             self.clients.obey(orders, now)
         self._effects.incident("orders", revision=orders.revision, plan_version=orders.plan_version)
@@ -365,19 +377,6 @@ class Server:
     def _retell(self, server: str, client: str) -> None:
         if self.clients is not None:
             self.clients.subscriptions.retell(server, client)
-
-    def _on_manages(self, server: str, message: Manages, now: float) -> None:
-        topic = message.topic
-        if self.topics.on_manages(server, topic, past=message.past):
-            self._peers.send(server, Manages(topic, self.topics.is_past(topic)))
-        self._broker_part.on_brokers_changed(now)
-        if self.clients is not None and not message.past:
-            self.clients.subscriptions.on_manages(server, message)
-
-    def _tell_subscribers(self, server: str) -> None:
-        if self.clients is not None:
-            subscriptions = self.clients.subscriptions
-            subscriptions.tell(subscriptions.updates.introduce(server))
 
     def _count_undelivered(self, _client: str, frames: Sequence[bytes], _now: float) -> None:
         self.counts["notifications_undelivered"] += len(frames)

@@ -26,13 +26,12 @@ class SubscriberDirectory(SubscriberTable):
         """Return the homes of a subscriber."""
         return tuple(self._homes.get(topic, {}).get(client, ()))
 
-    def has_home(self, topic: str, home: str) -> bool:
-        """Tell whether a home told of any subscriber of a topic."""
-        return any(
-            home in homes
-            for name in self.names(topic)
-            for homes in self._homes.get(name, {}).values()
-        )
+    def is_known(self, topic: str, home: str, client: str = "") -> bool:
+        """Tell whether a home told of a subscriber of a topic, or without a client of any."""
+        told = [self._homes.get(name, {}) for name in self.names(topic)]
+        if client:
+            return any(home in one.get(client, ()) for one in told)
+        return any(home in homes for one in told for homes in one.values())
 
     def by_home(self, topic: str, clients: Iterable[str]) -> dict[str, list[str]]:
         """Return subscribers of a topic sorted by their homes."""

@@ -1,4 +1,4 @@
-"""The subscriptions of clients here: told to all servers, confirmed when those know them."""
+"""The subscriptions of clients here: confirmed when the brokers concerned know them."""
 
 from __future__ import annotations
 
@@ -7,18 +7,19 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from nearcast.server.home_clients import HomeClients, Starts
+from nearcast.server.interests import Interest, Interests, Knowledge
 from nearcast.server.mesh_messages import (
-    Manages,
     Moved,
     Subscribers,
     SubscribersKnown,
+    SubscribersWanted,
     Unsubscribed,
 )
 from nearcast.server.peers import Peers
 from nearcast.server.server_settings import EdgeSettings
 from nearcast.server.subscribers import SubscriberDirectory
 from nearcast.server.subscription_updates import SubscriptionUpdates, Update
-from nearcast.trust.topic_pattern import is_pattern
+from nearcast.trust.topic_pattern import matches
 from nearcast.wire.messages import Subscribe
 
 __all__ = ["Progress", "Subscriptions"]
@@ -34,6 +35,14 @@ class Progress(Protocol):
 
     def begin(self, broker: str, ends: Mapping[str, int]) -> None:
         """Note where a broker's topics were when a client subscribed."""
+        ...
+
+    def note_start(self, server: str, offset: int) -> None:
+        """Note after which offset the present incarnation of a server begins."""
+        ...
+
+    def begin_anew(self, broker: str, topic: str, now: float) -> None:
+        """Hear a broker from its beginning that has come to have a topic."""
         ...
 
     def brokers(self, wanted: str) -> Iterable[tuple[str, str]]:
@@ -101,9 +110,8 @@ class Subscriptions:
         self._ends, self._progress, self._show = ends, progress, show
         self._peers, self._clients, self._directory = peers, clients, directory
         self._brokers_of, self._confirm, self._settings = brokers_of, confirm, settings
-        self.updates = SubscriptionUpdates(
-            clients, lambda: (peers.server, *peers.others), brokers_of
-        )
+        self.interests = Interests(clients, 2 * settings.grace_s)
+        self._updates = SubscriptionUpdates(peers.server, clients, self.interests)
         self._number = 0
         self._unconfirmed: dict[int, _Unconfirmed] = {}
         self._number_of: dict[tuple[str, str], int] = {}
@@ -121,28 +129,30 @@ class Subscriptions:
         if number is not None:
             self._unconfirmed[number].request = request
             return
-        settings, brokers = self._settings, set(self._brokers_of(topic))
-        waits_for = {
-            server: now
-            + (settings.broker_answers_s if server in brokers else settings.server_answers_s)
-            for server in self._peers.others
-        }
+        interest = self.interests.get(topic) or self._ask_all(topic)
         own = self._peers.server
         starts = {(own, one): end for one, end in self._ends(topic).items()}
-        if is_known or not waits_for:
-            self.tell(self.updates.subscribed(client, topic))
+        if is_known or not interest.servers:
+            self._tell(self._updates.subscribed(client, topic))
             if is_known:  # brokers that came later are heard from their beginning
                 before = self._clients.starts(client, topic)
                 heard = self._progress.brokers(topic)
                 starts = {key: before.get(key, 0) for key in (*starts, *heard, *before)}
             self._grant(client, topic, request, starts)
             return
+        settings = self._settings
+        brokers = {*interest.holders, *self._brokers_of(topic)}
+        waits_for = {
+            server: now
+            + (settings.broker_answers_s if server in brokers else settings.server_answers_s)
+            for server in interest.servers
+        }
         self._number += 1
         self._unconfirmed[self._number] = _Unconfirmed(
             client, topic, request, waits_for, starts, wish.resumes
         )
         self._number_of[client, topic] = self._number
-        self.tell(self.updates.subscribed(client, topic, self._number))
+        self._tell(self._updates.subscribed(client, topic, self._number))
         if wish.resumes:
             self._progress.tell_starts(client, starts)
 
@@ -150,7 +160,7 @@ class Subscriptions:
         """Note the end of a subscription."""
         self._forget_request(client, topic)
         self._clients.unsubscribe(client, topic)
-        self.tell(self.updates.unsubscribed(client, [topic]))
+        self._tell(self._updates.unsubscribed(client, [topic]))
         self._confirm(client, request, True)
 
     def end(self, client: str, topics: Iterable[str]) -> None:
@@ -158,7 +168,7 @@ class Subscriptions:
         topics = list(topics)
         for topic in topics:
             self._forget_request(client, topic)
-        self.tell(self.updates.unsubscribed(client, topics))
+        self._tell(self._updates.unsubscribed(client, topics))
 
     def forget(self, client: str) -> list[str]:
         """Forget a client that is gone; return what it subscribed to, which others still know."""
@@ -167,34 +177,137 @@ class Subscriptions:
             self._forget_request(client, topic)
         return topics
 
-    def retell(self, server: str, client: str) -> None:
-        """Tell a server again what a client subscribes to."""
-        for topic in self._clients.topics(client):
-            updates = self.updates.subscribed(client, topic)
-            self.tell([(one, message) for one, message in updates if one == server])
-
     def moved(self, client: str) -> None:
         """Tell brokers where a client is now."""
-        self.tell(self.updates.moved(client))
+        self._tell(self._updates.moved(client))
 
     def expire(self, now: float) -> None:
-        """Confirm without servers that did not answer in time: they are told when they are back."""
+        """Go on without servers that did not answer in time, and forget unused interests."""
         for number, one in list(self._unconfirmed.items()):
             late = [
                 server
                 for server, until in one.waits_for.items()
                 if until <= now or self._peers.is_away(server, now, _SILENT_S)
             ]
-            for server in late:
+            for server in late:  # it is told when it is back
                 del one.waits_for[server]
                 self._progress.ask_later(server, one.client, one.topic, resumes=one.resumes)
             self._confirm_if_known(number)
+        for interest in self.interests.take_unused(self._peers.others, now):
+            # whoever still has subscribers of it from here: there are none
+            self._tell(self._updates.complete(one, interest.name) for one in interest.holders)
 
-    def on_manages(self, server: str, message: Manages) -> None:
-        """Tell a server that begins to manage a topic its subscribers here."""
-        self.tell([self.updates.complete(server, message.topic)])
+    # Other servers
 
-    def tell(self, updates: Iterable[Update]) -> None:
+    def retell(self, server: str, client: str) -> None:
+        """Tell a server again what a client subscribes to."""
+        for topic in self._clients.topics(client):
+            self._retell_one(server, client, topic, self._number_of.get((client, topic), 0))
+
+    def retell_all(self, server: str) -> None:
+        """Tell a server everything again: it missed something."""
+        for interest in self.interests.known_to(server):
+            if interest.servers[server] is Knowledge.ASKED:
+                self._ask(server, interest)
+            else:
+                self._tell([self._updates.complete(server, interest.name)])
+
+    def on_newcomer(self, server: str) -> None:
+        """Ask a server that is new among the others for everything."""
+        for interest in self.interests.all:
+            interest.servers[server] = Knowledge.ASKED
+            self._ask(server, interest)
+
+    def on_restarted(self, server: str) -> None:
+        """Note that a server knows nothing any more; it says which topics it has."""
+        self.interests.doubt(server, lambda _: True)
+        for interest in self.interests.known_to(server):
+            if interest.servers[server] is Knowledge.ASKED:
+                self._ask(server, interest)
+
+    def on_forgets(self, server: str, topic: str) -> None:
+        """Note that a server has a topic no more: it may come to have it again."""
+        self.interests.doubt(server, lambda name: matches(name, topic))
+
+    def on_wanted(self, server: str, message: SubscribersWanted, now: float) -> None:
+        """Tell a server the subscribers here of topics that it has now."""
+        self._progress.note_start(server, message.start)
+        for topic in message.topics:
+            is_unheard = False
+            for interest in self.interests.matching(topic):
+                knows = interest.servers.get(server)
+                if knows is Knowledge.ASKED:  # its answer will say where subscriptions start
+                    self._tell([self._updates.complete(server, interest.name)])
+                    continue
+                is_unheard = True
+                if knows is not Knowledge.TOLD:
+                    interest.servers[server] = Knowledge.TOLD
+                    self._tell([self._updates.complete(server, interest.name)])
+            if is_unheard and self._clients.has_listeners(topic):
+                self._progress.begin_anew(server, topic, now)
+
+    def _ask_all(self, topic: str) -> Interest:
+        """Ask all servers whether they have topics of a new interest."""
+        self._number += 1
+        interest = self.interests.begin(topic, self._number, self._peers.others)
+        for server in self._peers.others:
+            self._ask(server, interest)
+        return interest
+
+    def _ask(self, server: str, interest: Interest) -> None:
+        question = Subscribers(interest.name, (), complete=False, request=interest.number)
+        self._peers.send(server, question)
+
+    def _on_known(self, server: str, message: SubscribersKnown, now: float) -> None:
+        interest = self.interests.asked_as(message.request)
+        if interest is not None:
+            self._on_answer(server, interest, message.ends, now)
+            return
+        one = self._unconfirmed.get(message.request)
+        self._progress.begin(server, message.ends)
+        if one is None:  # too late to say where the subscription starts
+            self._progress.ask_now(server, message.ends, now)
+        else:
+            one.waits_for.pop(server, None)
+            starts = {(server, topic): end for topic, end in message.ends.items()}
+            one.starts.update(starts)
+            if one.resumes:  # this one may be asked now, however long others take
+                self._progress.tell_starts(one.client, starts)
+            self._confirm_if_known(message.request)
+
+    def _on_answer(
+        self, server: str, interest: Interest, ends: Mapping[str, int], now: float
+    ) -> None:
+        """Hear whether a server has topics of an interest: if so it is told the subscribers."""
+        name = interest.name
+        numbers = [self._number_of.get((one, name), 0) for one in self._clients.subscribers(name)]
+        waiting = [
+            (number, self._unconfirmed[number])
+            for number in numbers
+            if number and server in self._unconfirmed[number].waits_for
+        ]
+        if not ends:
+            if interest.servers.get(server) is Knowledge.ASKED:
+                del interest.servers[server]
+            for number, one in waiting:
+                one.waits_for.pop(server)
+                self._confirm_if_known(number)
+            return
+        interest.servers[server] = Knowledge.TOLD
+        first = waiting[0][0] if waiting else 0
+        self._tell([self._updates.complete(server, name, first)])
+        self._progress.begin(server, ends)
+        self._progress.ask_now(server, ends, now)
+        for number, one in waiting:
+            one.waits_for[server] = now + self._settings.broker_answers_s
+            if number != first:
+                self._retell_one(server, one.client, name, number)
+
+    def _retell_one(self, server: str, client: str, topic: str, number: int) -> None:
+        updates = self._updates.subscribed(client, topic, number)
+        self._tell(one for one in updates if one[0] == server)
+
+    def _tell(self, updates: Iterable[Update]) -> None:
         """Tell servers about subscribers; this server may be one of them."""
         own, directory = self._peers.server, self._directory
         for server, message in updates:
@@ -208,23 +321,6 @@ class Subscriptions:
                 directory.on_unsubscribed(own, message)
             elif isinstance(message, Moved):
                 directory.on_moved(own, message)
-
-    def _on_known(self, server: str, message: SubscribersKnown, now: float) -> None:
-        one = self._unconfirmed.get(message.request)
-        if one is not None and not is_pattern(one.topic):
-            # a server that has nothing of the topic yet is heard from its beginning
-            self._progress.begin(server, {one.topic: message.ends.get(one.topic, 0)})
-        else:
-            self._progress.begin(server, message.ends)
-        if one is None:  # too late to say where the subscription starts
-            self._progress.ask_now(server, message.ends, now)
-        else:
-            one.waits_for.pop(server, None)
-            starts = {(server, topic): end for topic, end in message.ends.items()}
-            one.starts.update(starts)
-            if one.resumes:  # this one may be asked now, however long others take
-                self._progress.tell_starts(one.client, starts)
-            self._confirm_if_known(message.request)
 
     def _confirm_if_known(self, number: int) -> None:
         one = self._unconfirmed[number]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 
 from nearcast.broker.actions import Actions
@@ -88,6 +88,11 @@ class TopicRegistry:
             if self.is_past(topic) and self._orders[topic] != before.get(topic):
                 self._farewells += [(one, topic) for one in self._others(topic)]
         return actions
+
+    @property
+    def here(self) -> Collection[str]:
+        """All topics that this server has something of."""
+        return self._broker.topics.keys()
 
     def is_known(self, topic: str) -> bool:
         """Tell whether the other servers know that this one manages a topic."""
@@ -202,6 +207,13 @@ class TopicRegistry:
     def is_broker(self, server: str, topic: str) -> bool:
         """Tell whether a server manages a topic or did so, as far as this one knows."""
         return server in self.brokers_of(topic) or server in self._past_others(topic)
+
+    def concerns(self, wanted: str) -> bool:
+        """Tell whether a subscription concerns any topic here."""
+        topics = self._broker.topics
+        if not is_pattern(wanted):
+            return wanted in topics
+        return any(matches(wanted, topic) for topic in topics)
 
     def ends(self, wanted: str) -> dict[str, int]:
         """Return the highest offsets of the topics here that a subscription concerns."""

@@ -203,6 +203,12 @@ def _all_mutants() -> Iterable[Mutant]:
             partial(schedules, "kill", "go_offline"),
         ),
         Mutant(
+            "subscribers of new topics not asked for",
+            f"{_SERVER}introductions.Introductions.ask",
+            _nothing,
+            partial(schedules, "switch_plan"),
+        ),
+        Mutant(
             "each notification delivered as often as it comes",
             f"{_WIRE}inbox.Inbox.accept",
             _accept_all,
