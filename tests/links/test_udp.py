@@ -200,3 +200,37 @@ def test_an_address_that_cannot_be_had_is_named_with_what_to_do() -> None:
     with pytest.raises(ConfigError, match="UDP port 70000"):
         UdpSocket("127.0.0.1", 70_000)
     taken.close()
+
+
+def test_datagrams_gather_before_the_next_drain(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("nearcast.links.udp._FRESH_S", 0.0)
+    waits_s: list[float] = []
+    client = UdpSocket("127.0.0.1", 0)
+
+    def sleep(seconds: float) -> None:
+        waits_s.append(seconds)
+        client.send([SendDatagram(server.address, b"meanwhile")])
+
+    server = UdpSocket("127.0.0.1", 0, sleep=sleep)
+    client.send([SendDatagram(server.address, b"first")])
+    assert [data for data, _ in server.drain()[0]] == [b"first"]
+    assert waits_s == []
+    server.gather(3600.0)
+    client.send([SendDatagram(server.address, b"second")])
+    assert [data for data, _ in server.drain()[0]] == [b"second", b"meanwhile"]
+    assert len(waits_s) == 1
+    assert 0.0 < waits_s[0] <= 3600.0
+    assert server.drain() == ([], 0.0)
+    assert len(waits_s) == 1, "only once"
+    server.close()
+    client.close()
+
+
+def test_who_comes_late_to_its_datagrams_does_not_wait() -> None:
+    waits_s: list[float] = []
+    server = UdpSocket("127.0.0.1", 0, sleep=waits_s.append)
+    server.drain()
+    server.gather(0.0)
+    server.drain()
+    assert waits_s == []
+    server.close()

@@ -49,12 +49,16 @@ class Queue:
         self.waiting, self.waited_s = 0, 0.0
         self.dropped: list[frozenset[int]] = []
         self.can_drop = True
+        self.gathered_s: list[float] = []
 
     def fileno(self) -> int:
         return id(self)
 
     def drain(self, limit: int) -> tuple[list[tuple[bytes, Any]], float]:
         return self.take(limit), self.waited_s
+
+    def gather(self, seconds: float) -> None:
+        self.gathered_s.append(seconds)
 
     def drop(self, indices: frozenset[int]) -> None:
         self.dropped.append(indices)
@@ -74,13 +78,22 @@ class Trial:
         self.loop, self.queue, self.batches = ManualLoop(), Queue(), list[int]()
         self.sessions, self.is_flooded = Queue(), False
         self.strangers: Queue | None = self.queue
+        self.passes, self.has_publications = list[int](), False
         self.reader = PortReader(
             cast("Any", self.loop),
             cast("Any", self),
-            lambda batch, waited_s: None,
+            self.take_sessions,
             self.take,
         )
         self.reader.start()
+
+    def take_sessions(self, batch: list[tuple[bytes, Any]], _waited_s: float) -> bool:
+        self.passes.append(len(batch))
+        return self.has_publications
+
+    def read_sessions(self, waiting: int) -> None:
+        self.sessions.waiting = waiting
+        self.loop.readers[self.sessions.fileno()]()
 
     def take(self, batch: list[tuple[bytes, Any]], is_flooded: bool) -> None:
         self.batches.append(len(batch))
@@ -149,3 +162,16 @@ def test_the_kernel_is_told_of_muted_sessions_when_they_change(can_drop: bool) -
     for muted in (frozenset[int](), frozenset([3]), frozenset([3]), frozenset[int]()):
         trial.reader.mute(muted)
     assert trial.sessions.dropped == [{3}, frozenset()]
+
+
+def test_datagrams_gather_after_publications_unless_others_wait() -> None:
+    trial = Trial()
+    trial.read_sessions(2)
+    assert trial.sessions.gathered_s == []
+    trial.has_publications = True
+    trial.read_sessions(3)
+    assert len(trial.sessions.gathered_s) == 1
+    trial.read_sessions(1_000)
+    trial.read_sessions(0)
+    assert len(trial.sessions.gathered_s) == 1
+    assert trial.passes == [2, 3, 64]

@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import socket
 import threading
 import time
 from collections.abc import Callable
 from io import StringIO
 from pathlib import Path
+from typing import Literal
 
 import msgspec
 import pytest
@@ -24,7 +26,14 @@ from nearcast.errors import (
 from nearcast.links.memory_mesh import MemoryHub
 from nearcast.links.mesh import PeerAddress
 from nearcast.links.tcp_mesh import TcpMesh
-from nearcast.runtime.config import ManagerEntry, MeshConfig, ServerConfig
+from nearcast.links.udp import UdpSocket
+from nearcast.runtime.config import (
+    ClientsConfig,
+    LogConfig,
+    ManagerEntry,
+    MeshConfig,
+    ServerConfig,
+)
 from nearcast.runtime.config_files import read_key_file
 from nearcast.runtime.logs import start_logging
 from nearcast.runtime.server import LiveServer, run_server
@@ -37,22 +46,36 @@ from nearcast.server.site_orders import Orders, ServerOrder
 from nearcast.site.authority import Authority
 from nearcast.trust.signed import SigningKey
 from nearcast.wire.noise import public_key
+from nearcast.wire.session_index import first_word
+from nearcast.wire.settings import Address
 from small_site.making import metrics_of
 
 
 def _cloud(folder: Path, name: str = "cloud") -> ServerConfig:
+    return _server(folder, name, "cloud")
+
+
+def _server(
+    folder: Path,
+    name: str,
+    role: Literal["cloud", "edge"],
+    clients: ClientsConfig | None = None,
+    log: LogConfig | None = None,
+) -> ServerConfig:
     authority = Authority.open_or_create(folder / "keys")
     authority.ensure_server("manager", "manager", time.time())
-    authority.ensure_server(name, "cloud", time.time())
+    authority.ensure_server(name, role, time.time())
     credential = authority.credential_file("manager").read_text().strip()
     return ServerConfig(
-        role="cloud",
+        role=role,
         id=name,
         data=folder,
         key_file=authority.server_key_file(name),
         authority=authority.public_key.hex(),
         credential_file=authority.credential_file(name),
         mesh=MeshConfig("127.0.0.1:1", ManagerEntry("127.0.0.1:2", credential)),
+        clients=clients,
+        log=log or LogConfig(),
     )
 
 
@@ -107,6 +130,44 @@ def test_a_server_has_no_thread_but_that_of_its_loop(tmp_path: Path) -> None:
         assert threading.active_count() == before
 
     asyncio.run(live())
+
+
+def test_only_a_pass_with_publications_lets_datagrams_gather(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def live() -> list[bytes]:
+        config = _server(tmp_path, "e1", "edge", ClientsConfig(port=0), LogConfig(enabled=False))
+        key = read_key_file(config.key_file)
+        head = first_word(key).value.to_bytes(4, "big")
+        receipt, publication = head + b"receipt", head + b"publication"
+        server = LiveServer(config, MemoryHub().link("e1"), key)
+        await server.start()
+        taken: list[bytes] = []
+        is_taken = asyncio.Event()
+        gathered_after: list[bytes] = []
+
+        def take(batch: list[tuple[bytes, Address]], _now: float, _age_s: float) -> Outputs:
+            taken.extend(data for data, _ in batch)
+            is_taken.set()
+            return Outputs(publications=[("row",)] if taken[-1] == publication else [])
+
+        monkeypatch.setattr(server.node, "on_datagrams", take)
+        monkeypatch.setattr(
+            UdpSocket, "gather", lambda _socket, _s: gathered_after.append(taken[-1])
+        )
+        try:
+            with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as client:
+                assert server.client_address is not None
+                for data in (receipt, publication):
+                    client.sendto(data, server.client_address)
+                    async with asyncio.timeout(10):
+                        await is_taken.wait()
+                    is_taken.clear()
+        finally:
+            await server.stop()
+        return [one[4:] for one in gathered_after]
+
+    assert asyncio.run(live()) == [b"publication"]
 
 
 def test_a_second_server_on_the_same_data_is_refused_and_harms_nothing(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import socket
 import struct
 import time
 from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +41,8 @@ class UdpSocket:
         Of a datagram; larger ones are cut. Less is quicker: room is made for each one.
     shared
         Whether another socket with a shared port may have the same address.
+    sleep
+        Waits for datagrams that are to gather.
 
     Raises
     ------
@@ -55,8 +57,11 @@ class UdpSocket:
         receive_buffer_bytes: int = 4 << 20,
         largest_bytes: int = _LARGEST_BYTES,
         shared: bool = False,
+        sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self._largest_bytes = largest_bytes
+        self._sleep = sleep
+        self._drained_at_s = self._drain_at_s = float("-inf")
         self.send_drops: Counter[str] = Counter()
         """Datagrams that could not be sent, by the name of the error."""
         self.receive_errors: Counter[str] = Counter()
@@ -94,6 +99,7 @@ class UdpSocket:
         One that has just come is returned alone: most often there is no other, and to ask costs
         as much as to be called once more.
         """
+        self._wait()
         for tries in range(1, limit + 1):
             try:
                 # only the first tells its time: recvmsg costs more than recvfrom
@@ -124,6 +130,20 @@ class UdpSocket:
                 continue
             batch.append((data, sender if len(sender) == 2 else _plain(sender)))
         return batch
+
+    def gather(self, seconds: float) -> None:
+        """Have the next `drain` begin so long after the last one began, if not later anyway.
+
+        It blocks until then, because the timers of loops go by whole milliseconds.
+        """
+        self._drain_at_s = self._drained_at_s + seconds
+
+    def _wait(self) -> None:
+        now_s = time.monotonic()
+        if now_s < self._drain_at_s:
+            self._sleep(self._drain_at_s - now_s)
+            now_s = time.monotonic()
+        self._drained_at_s, self._drain_at_s = now_s, float("-inf")
 
     def receive(self, limit: int = 64) -> list[bytes]:
         """Return up to `limit` datagrams; cheaper than `drain` when nobody asks who sent them."""

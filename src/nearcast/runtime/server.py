@@ -259,13 +259,15 @@ class LiveServer:
 
     # Events of the loop
 
-    def _on_datagrams(self, batch: list[tuple[bytes, Address]], queue_age_s: float) -> None:
+    def _on_datagrams(self, batch: list[tuple[bytes, Address]], queue_age_s: float) -> bool:
         now = self.clock()
         self.metrics.queue_age_s = queue_age_s
         self.node.commit_wait_s = self._writer.oldest_wait_s(now)
-        self._do(self.node.on_datagrams(batch, now, queue_age_s))
+        out = self.node.on_datagrams(batch, now, queue_age_s)
+        self._do(out)
         if self.node.sessions is not None and self.node.sessions.has_newly_muted:
             self._reader.mute(self.node.sessions.muted(now))
+        return bool(out.publications)
 
     def _on_strangers(self, batch: list[tuple[bytes, Address]], is_flooded: bool) -> None:
         self._do(self.node.on_strangers(batch, self.clock(), is_flooded))
