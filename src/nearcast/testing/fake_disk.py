@@ -53,7 +53,6 @@ class FakeDisk:
         self.operations = 0
         """Operations until now that change anything."""
         self.bytes_written = 0
-        self.bytes_read = 0
         self.capacity_bytes: int | None = None
         """Room on the disk; a write or file beyond it fails with ENOSPC."""
 
@@ -146,7 +145,6 @@ class FakeDisk:
 
     def read(self, name: str) -> bytes:
         """Return all bytes of a file."""
-        self.bytes_read += len(self._file(name).cached)
         return bytes(self._file(name).cached)
 
     def write(self, name: str, offset: int, data: bytes) -> None:

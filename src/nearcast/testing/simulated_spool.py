@@ -47,8 +47,6 @@ class SimulatedSpool:
         self._waiting: list[Group] = []
         self._rounds = 0
         self._busy = False
-        self.was_full = 0
-        """Rounds that found no room."""
 
     @property
     def stored(self) -> LiveState:
@@ -104,7 +102,6 @@ class SimulatedSpool:
         try:
             tickets = log.commit()
         except SpoolFullError:
-            self.was_full += 1
             self._begin_round(_RETRY_S)
             return
         except (SpoolError, PowerCutError) as error:
