@@ -75,7 +75,7 @@ class PlanReader:
         while True:
             match await self._answers.get():
                 case Failed(kind, reason):
-                    raise getattr(errors, kind)(reason)
+                    raise getattr(errors, kind, PlanError)(reason)  # a planner may have its own
                 case Planning(stage, percent, cost):
                     fields = {"stage": stage, "percent": percent, "cost": cost}
                     _log.info("planning", extra={"fields": fields})
