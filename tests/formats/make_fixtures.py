@@ -109,6 +109,8 @@ def _write_spool(folder: Path) -> None:
         )
         air = TopicChange("air", positions=(Position("drone", 1, number),))
         log.append(Group(number, (road, air)))
+        if number == 6:
+            log.append(Group(0, (TopicChange("road", live=5, aside=b"aside", end=number),)))
         if number == 11:
             log.append(Group(0, (TopicChange("air", ended=True),)))
         log.commit()

@@ -64,6 +64,7 @@ def _spool(path: Path, scratch: Path) -> Any:
                 "positions": list(topic.positions.values()),
                 "state": topic.state,
                 "end": topic.end,
+                "aside": topic.aside,
             }
             for name, topic in recovered.state.topics.items()
         },

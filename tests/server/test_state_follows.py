@@ -76,6 +76,43 @@ def test_states_follow_though_servers_die_meanwhile(seed: int) -> None:
     check_counts(made)
 
 
+@pytest.mark.parametrize("crashes", [False, True])
+@pytest.mark.parametrize("after_ms", range(0, 80, 4))
+def test_a_state_offered_to_a_server_that_is_cut_off_is_neither_lost_nor_counted_twice(
+    after_ms: int, crashes: bool
+) -> None:
+    made = RandomSite(1, topics=1, spool=1_000, processor=COUNTING, wire=QUICK, takeover_s=0.3)
+    made.publishers["t0"], made.subscribers["t0"] = ["c0"], ["c1"]
+    made.homes = dict.fromkeys(made.homes, "e2")
+    made.targets = {("t0", "c0"): "e0"}
+    made.start()
+    for _ in range(5):
+        made.publish("t0", "c0")
+    made.site.run(1.0)
+    made.targets["t0", "c0"] = "e1"
+    made.site.obey(made.orders(2))
+    made.publish("t0", "c0")
+    made.site.run(after_ms / 1000)
+    made.site.network.cuts |= {frozenset(("e1", one)) for one in ("e0", "e2", "cloud")}
+    made.site.run(1.0)
+    made.targets["t0", "c0"] = "e0"
+    made.site.obey(made.orders(3))
+    for _ in range(3):
+        made.site.run(1.0)
+        made.publish("t0", "c0")
+    if crashes:
+        made.site.servers["e0"].kill()
+        made.site.servers["e0"].restart()
+        made.site.servers["e0"].obey(made.orders(3))
+    made.site.network.heal()
+    made.site.run(30.0)
+    assert made.unacknowledged == 0
+    found = counted(made, "t0")
+    in_doubt = "t0 c0 5"  # was on its way when its server was cut off
+    assert found.pop(in_doubt) <= 2
+    assert found == Counter(f"t0 c0 {number}" for number in range(9) if number != 5)
+
+
 def test_a_counter_goes_on_where_it_was_on_each_next_server() -> None:
     made = RandomSite(1, topics=1, spool=100)
 

@@ -48,6 +48,14 @@ def test_without_takeovers_nothing_is_processed_twice_and_nothing_waits_for_ever
         assert not [one for one in found if one.kind != "missed"], f"seed {seed}"
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("first", range(0, 200, 50))
+def test_hasty_takeovers_lose_and_double_nothing_but_messages_in_doubt(first: int) -> None:
+    kinds = ["switch_plan", "switch_plan", "cut", "cut", "cut_one_way", "flap", "pause", "kill"]
+    for seed in range(first, first + 50):
+        assert not run_schedule(seed, kinds, takeover_s=0.3).findings.violations, f"seed {seed}"
+
+
 def test_a_seed_gives_the_same_schedule_again() -> None:
     first, again = (run_schedule(7) for _ in range(2))
     assert first == again

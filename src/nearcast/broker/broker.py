@@ -113,6 +113,8 @@ class Broker:
         if live is not None:
             topic.restore(live, actions, durable=stored)
         self.topics[settings.topic] = topic
+        if topic.claims.are_open:
+            self._claiming[settings.topic] = topic
         if live is not None and not stored:
             change = TopicChange(
                 settings.topic,
@@ -121,6 +123,7 @@ class Broker:
                 tuple(live.positions.values()),
                 live.state,
                 end=topic.end,
+                aside=live.aside or None,
             )
             self._store([Deferred(change)], actions)
         return actions
@@ -271,7 +274,7 @@ class Broker:
         """Hear whether a state that was offered is durable elsewhere."""
         managed = self.topics.get(topic)
         if managed is not None:
-            managed.claims.on_taken(server, number, taken)
+            managed.claims.on_taken(server, number, taken, self._actions)
             self._mark_due(managed)
 
     def on_denied(
@@ -289,13 +292,16 @@ class Broker:
         return bool(self._claiming)
 
     def repeat_claims(
-        self, is_away: Callable[[str, str], bool], may_ask: Callable[[str], bool]
+        self,
+        is_away: Callable[[str, str], bool],
+        may_ask: Callable[[str], bool],
+        is_known: Callable[[str], bool],
     ) -> None:
-        """Go on without servers that are away from a topic, and ask the others again."""
+        """Go on without servers that are away from a topic or unknown, and ask the others again."""
         for topic in self._claiming.values():
-            past_brokers = topic.settings.past_brokers
+            past_brokers, name = topic.settings.past_brokers, topic.settings.topic
             topic.claims.repeat(
-                partial(is_away, topic.settings.topic), may_ask, past_brokers, self._actions
+                partial(is_away, name), may_ask, is_known, past_brokers, self._actions
             )
             self._mark_due(topic)
 

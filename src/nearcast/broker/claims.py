@@ -44,7 +44,7 @@ class TopicClaims:
     @property
     def are_open(self) -> bool:
         """Whether claims are not won or not answered yet."""
-        return bool(self.ownership.claims or self._whole)
+        return bool(self.ownership.claims or self._whole or self.states.is_aside)
 
     @property
     def is_blocked(self) -> bool:
@@ -139,19 +139,21 @@ class TopicClaims:
         self,
         is_away: Callable[[str], bool],
         may_ask: Callable[[str], bool],
+        is_known: Callable[[str], bool],
         past_brokers: Container[str],
         actions: Actions,
     ) -> None:
-        """Go on without servers that are away, and ask the others again."""
-        ownership, receiver = self.ownership, self.states.receiver
-        if self.is_blocked and is_away(receiver):
-            self._end_offer(self.states.on_reported(receiver, 0))
-        for server in {one for claim in ownership.claims.values() for one in claim.unheard}:
-            if is_away(server):
-                self._moved.update(dict.fromkeys(ownership.give_up(server)))
-        if self.is_blocked and may_ask(receiver):
-            query = Yield(receiver, self._topic, NOBODY, (), self.states.query())
-            actions.claims.append(query)
+        """Go on without servers that are away or not known any more, and ask the others again."""
+        ownership, states, receiver = self.ownership, self.states, self.states.receiver
+        if receiver and not is_known(receiver):
+            self._on_reported(states.on_reported(receiver, 0), actions)
+        unheard = {one for claim in ownership.claims.values() for one in claim.unheard}
+        for server in filter(is_away, unheard):
+            self._moved.update(dict.fromkeys(ownership.give_up(server)))
+        if (self.is_blocked or receiver in unheard) and is_away(receiver):
+            self._end_offer(states.give_up())
+        if (self.is_blocked or states.is_aside) and may_ask(receiver):
+            actions.claims.append(Yield(receiver, self._topic, NOBODY, (), states.query()))
         self._ask(ownership.repeated(may_ask), past_brokers, actions)
 
     def _ask(
@@ -176,23 +178,32 @@ class TopicClaims:
         states, number = self.states, offer.number
         is_wanted = self.ownership.waits_for(server, token)
         if is_wanted:  # else it may have said so before it heard of the offer
-            self._end_offer(states.on_reported(server, offer.has))
-        if number and states.receiver:
+            self._on_reported(states.on_reported(server, offer.has), actions)
+        if number and is_wanted and states.receiver:
             return  # the own state may be gone: the offer is made again when that is known
         for position in positions:
             if self.ownership.on_yielded(server, token, position):
                 self._moved[position.publisher] = None
         if number and is_wanted and states.may_take(server, number):
-            used, reports = self._processing.take_over(offer.state)
-            actions.reports += reports
-            actions.states_not_merged += not used
+            self._take(offer.state, actions)
             self._advance(taken_from(server), 0, number)
         if number and not states.has_taken(server, number):
             actions.claims.append(Taken(server, self._topic, number, False))
 
-    def on_taken(self, server: str, number: int, taken: bool) -> None:
+    def on_taken(self, server: str, number: int, taken: bool, actions: Actions) -> None:
         """Begin anew if the state that was offered is durable elsewhere."""
-        self._end_offer(self.states.on_reported(server, number if taken else 0))
+        self._on_reported(self.states.on_answered(server, number, taken), actions)
+
+    def _on_reported(self, ended: tuple[int, bytes], actions: Actions) -> None:
+        number, state = ended
+        if state:
+            self._take(state, actions)
+        self._end_offer(number)
+
+    def _take(self, state: bytes, actions: Actions) -> None:
+        used, reports = self._processing.take_over(state)
+        actions.reports += reports
+        actions.states_not_merged += not used
 
     def forget(self, publisher: str) -> None:
         """Forget who has claimed a stream that nothing was heard of for long."""

@@ -76,6 +76,11 @@ class ProcessorRunner:
         self.state = state
         return []
 
+    @property
+    def can_merge(self) -> bool:
+        """Whether another broker's state can be taken in besides the own one."""
+        return isinstance(self._processor, MergingProcessor)
+
     def merge(self, state: bytes) -> list[Failure] | None:
         """Take another broker's state in besides the own one; None: it cannot."""
         if not isinstance(self._processor, MergingProcessor):

@@ -87,7 +87,7 @@ class Settlement:
         """Publications at the head of the queue that go one by one: together they ended a host."""
         self._untold: deque[Publication] = deque(maxlen=settings.spool)
         """Spooled publications that the host does not have, of those that it would still keep."""
-        self._stored_state = processing.state
+        self._stored_state, self._stored_aside = processing.state, processing.aside
 
     def __len__(self) -> int:
         return len(self.pending) + sum(len(run.kept) + len(run.batch) for run in self._in_flight)
@@ -97,6 +97,7 @@ class Settlement:
         for stream in self._gate.streams.values():
             stream.settled = stream.position
         self._stored_state = self._processing.state
+        self._stored_aside = self._processing.aside
 
     def is_full(self, origin: Origin) -> bool:
         """Return whether too many wait to take one more."""
@@ -324,7 +325,7 @@ class Settlement:
             for publisher in self.forgotten:
                 deferred.positions.setdefault(publisher, Position(publisher, 0, 0))
             self.forgotten.clear()
-            state = self._processing.state
+            state, aside = self._processing.state, self._processing.aside
             deferred.change = TopicChange(
                 self.settings.topic,
                 tuple(deferred.records),
@@ -332,5 +333,6 @@ class Settlement:
                 tuple(deferred.positions.values()),
                 (state or b"") if state != self._stored_state else None,
                 end=self.end,
+                aside=aside if aside != self._stored_aside else None,
             )
-            self._stored_state = state
+            self._stored_state, self._stored_aside = state, aside

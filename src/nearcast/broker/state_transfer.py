@@ -2,7 +2,8 @@
 
 A server numbers its offers. It stores an offer before it makes it, and how it ended: the state is
 then durable at the other server, and this one begins anew; or it stays here. Until that is known it
-processes nothing of the topic and offers the state to nobody else. The taker stores the number
+processes nothing of the topic and offers the state to nobody else; if the other server is away for
+too long, it begins anew and sets the state aside until it knows. The taker stores the number
 with the state. So a crash of either side neither loses a state nor counts it twice. The numbers
 are kept as positions of streams that no client publishes.
 """
@@ -79,7 +80,14 @@ class StateTransfer:
 
     def is_ready(self, server: str) -> bool:
         """Tell whether all that there is to offer to a server is stored as its offer."""
+        if self.is_aside:
+            return server != self.receiver  # to others there is nothing to offer for now
         return self.may_offer(server) and (self.receiver == server or not self._has_state)
+
+    @property
+    def is_aside(self) -> bool:
+        """Whether the state that was offered is set aside."""
+        return bool(self.receiver and self._processing.aside)
 
     @property
     def _has_state(self) -> bool:
@@ -101,10 +109,24 @@ class StateTransfer:
         self.receiver = ""
         return self._number
 
-    def query(self) -> Offer:
-        """Return the open offer again, which its receiver takes no more: it says if it has it."""
+    def give_up(self) -> int:
+        """Go on although the receiver is away; return the number of the offer if this ends it.
+
+        Where two states cannot become one the state stays, and the receiver may have it too.
+        """
+        if self.is_aside:
+            return 0
+        if not (self._is_sent and self._has_state and self._processing.can_merge):
+            self.receiver = ""
+            return self._number
         self._is_firm = False
-        return Offer(self._processing.state or b"", self._number)
+        self._processing.set_aside()
+        return 0
+
+    def query(self) -> Offer:
+        """Return what asks the receiver of the open offer if it has it; it takes it no more."""
+        self._is_firm = False
+        return Offer(number=self._number)
 
     def made(self, server: str) -> Offer:
         """Return the offer to a server."""
@@ -113,17 +135,28 @@ class StateTransfer:
         self._is_sent = True
         return Offer(self._processing.state or b"", self._number)
 
-    def on_reported(self, server: str, has: int) -> int:
-        """Hear which offer a server took last; return the number of the one that this ends.
+    def on_answered(self, server: str, number: int, taken: bool) -> tuple[int, bytes]:
+        """Hear what became of an offer; return as `on_reported` does."""
+        if number != self._number:
+            return 0, b""  # said again of an earlier one
+        return self.on_reported(server, number if taken else 0)
 
-        Returns 0 when it ends none.
+    def on_reported(self, server: str, has: int) -> tuple[int, bytes]:
+        """Hear which offer a server took last.
+
+        Returns
+        -------
+        tuple[int, bytes]
+            Number of the offer that this ends, 0 for none, and a state that comes back.
         """
         if self.receiver != server:
-            return 0
-        self.receiver = ""
-        if has == self._number:
+            return 0, b""
+        aside, self.receiver, self._processing.aside = self._processing.aside, "", b""
+        if has != self._number:
+            return self._number, aside
+        if not aside:
             self._processing.begin_anew()
-        return self._number
+        return self._number, b""
 
     # Taking
 

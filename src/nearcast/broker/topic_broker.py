@@ -123,6 +123,7 @@ class TopicBroker:
         self._settlement.end = max(live.end, *(one.offset for one in publications), 0)
         self._gate.restore(live.positions.values(), publications)
         actions.reports += self.processing.restore(live.state)
+        self.processing.aside = live.aside
         self.claims.states.restore()
         self._settlement.begin()
         self.durable_end = self.end if durable else 0
@@ -138,6 +139,7 @@ class TopicBroker:
             if stream.settled is not None
         }
         topic = LiveTopic(state=self.processing.state, positions=settled, end=self.end)
+        topic.aside = self.processing.aside
         topic.records.extend(
             encode_entry(publication)
             for publication in self.spool.view()

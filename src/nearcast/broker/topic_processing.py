@@ -54,6 +54,8 @@ class TopicProcessing:
         self.state = None if self._runner is None else self._runner.state
         """The last good state; None for a processor that saves none."""
         self._initial = self.state
+        self.aside = b""
+        """A state that another broker may have instead, see `StateTransfer`; empty: none."""
         self.asked = False
         """Whether a host process has the processor: it got a request and has not lost it since."""
 
@@ -79,6 +81,16 @@ class TopicProcessing:
         self.asked, self.state = False, self._initial
         if self._runner is not None:
             self._runner.restore(self._initial)
+
+    @property
+    def can_merge(self) -> bool:
+        """Whether two states can become one."""
+        return self._runner is not None and self._runner.can_merge
+
+    def set_aside(self) -> None:
+        """Begin anew, until it is known whether another broker has the state."""
+        self.aside = self.state or b""
+        self.begin_anew()
 
     def take_over(self, state: bytes) -> tuple[bool, list[ProcessorReport]]:
         """Go on from another broker's state; tell whether that was possible."""

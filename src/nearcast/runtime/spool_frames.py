@@ -136,7 +136,10 @@ def _pieces(change: TopicChange) -> Iterator[TopicChange]:
         if size_bytes >= _PIECE_BYTES:
             yield TopicChange(change.topic, tuple(records), change.live)
             records, size_bytes = [], 0
-    yield TopicChange(change.topic, tuple(records), change.live, state=change.state, end=change.end)
+    state, aside = change.state, change.aside
+    yield TopicChange(
+        change.topic, tuple(records), change.live, state=state, end=change.end, aside=aside
+    )
     for start in range(0, len(change.positions), _PIECE_POSITIONS):
         some = change.positions[start : start + _PIECE_POSITIONS]
         yield TopicChange(change.topic, live=change.live, positions=some)

@@ -82,6 +82,7 @@ class Claims:
                 lambda topic, server: self._is_away(topic, server, now),
                 # what is under way to a server need not be said again
                 lambda server: not self._peers.unacknowledged(server),
+                lambda server: not self._peers.is_closed_circle or server in self._peers.others,
             )
 
     def note(self, now: float) -> None:

@@ -52,6 +52,8 @@ class TopicChange(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """The topic is no longer kept here; everything of it is dropped."""
     end: int = 0
     """The highest offset that was given to a record of the topic."""
+    aside: bytes | None = None
+    """State that is set aside afterwards, empty for none; None leaves it as it was."""
 
 
 class Group(msgspec.Struct, frozen=True, gc=False, array_like=True):
@@ -71,6 +73,8 @@ class LiveTopic:
     state: bytes | None = None
     end: int = 0
     """The highest offset that was given to a record, alive or not."""
+    aside: bytes = b""
+    """A state of the processor that another server may have instead; empty: none."""
 
 
 @dataclass(slots=True)
@@ -98,6 +102,8 @@ class LiveState:
                 positions.pop(publisher, None)
         if change.state is not None:
             topic.state = change.state
+        if change.aside is not None:
+            topic.aside = change.aside
         topic.end = max(topic.end, change.end)
 
     def begin_generation(self) -> None:
@@ -128,4 +134,5 @@ class LiveState:
                 tuple(topic.positions.values()),
                 topic.state,
                 end=topic.end,
+                aside=topic.aside or None,
             )

@@ -47,6 +47,8 @@ class FrameKind:
     STATE: Final = 3
     ENDED: Final = 4
     COMMIT: Final = 5
+    ASIDE: Final = 6
+    """A state of a processor that is set aside."""
     SNAPSHOT: Final = 0x80
     """Added to the others in a snapshot."""
 
@@ -99,6 +101,8 @@ def encode_changes(
             yield _frame(marker, FrameKind.POSITIONS | flag, body)
         if change.state is not None:
             yield _frame(marker, FrameKind.STATE | flag, prefix + change.state)
+        if change.aside is not None:
+            yield _frame(marker, FrameKind.ASIDE | flag, prefix + change.aside)
 
 
 @lru_cache(maxsize=4096)
@@ -132,6 +136,8 @@ def apply_frame(state: LiveState, frame: Frame) -> None:
         state.topic(name).records.append(body[at:])
     elif kind == FrameKind.STATE:
         state.topic(name).state = body[at:]
+    elif kind == FrameKind.ASIDE:
+        state.topic(name).aside = body[at:]
     elif kind == FrameKind.ENDED:
         state.topics.pop(name, None)
     elif kind == FrameKind.POSITIONS:
