@@ -207,7 +207,7 @@ def test_what_waited_for_a_server_that_is_given_up_is_sent_again_by_who_still_wa
     for sequence in (1, 2):
         broker.admit(message("car", sequence), "home", 0.0)
     broker.run(0.0)
-    broker.repeat_claims(lambda topic, server: True, lambda server: True)
+    broker.repeat_claims(lambda topic, server: True, lambda server: True, lambda _: True)
     actions = broker.run(5.0)
     assert actions.taken_over == [TakenOver("t", "car", ("b",))]
     assert stored(actions) == []

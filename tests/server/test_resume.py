@@ -12,10 +12,12 @@ import pytest
 
 from nearcast.broker import settlement
 from nearcast.errors import WireError
+from nearcast.server import replays
 from nearcast.server.resumption import Resumption
 from nearcast.testing.fake_disk import FakeDisk
 from nearcast.testing.simulated_server import SimulatedServer
-from nearcast.wire.actions import Confirmed, Missed
+from nearcast.wire import server_session
+from nearcast.wire.actions import Confirmed, Connected, Missed
 from nearcast.wire.client_session import ClientSession
 from nearcast.wire.codec import encode
 from nearcast.wire.cursors import Cursors
@@ -349,7 +351,40 @@ def test_a_server_without_orders_promises_nothing(is_new: bool) -> None:
     assert quiet.heard[-1] == 7
 
 
-def test_what_a_session_gave_up_is_asked_for_in_the_next_one() -> None:
+@pytest.mark.parametrize("broker", ["e1", "e2"])
+def test_who_missed_more_than_a_session_can_hold_hears_all_of_it_in_the_next_one(
+    broker: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server_session, "_WAITING_LIMIT", 40)
+    monkeypatch.setattr(replays, "_PER_ANSWER", 30)
+    wire = WireSettings(report_interval_s=0.5, notification_limit=4)
+    quiet = Quiet(broker, wire=wire, spool=1_000)
+    quiet.publish(3)
+    quiet.made.network.offline.add("c1")
+    for _ in range(10):
+        quiet.publish(40)
+        quiet.made.site.run(5.0)
+    quiet.made.network.heal()
+    healed_s = quiet.made.site.now
+    quiet.made.site.run(30.0)
+    assert quiet.heard == list(range(1, 404))
+    again = [at_s for at_s, event in quiet.listener.events if isinstance(event, Connected)]
+    assert sum(at_s > healed_s for at_s in again) <= 2  # the one in which all was lost may go on
+
+
+def test_a_burst_that_a_session_cannot_take_at_once_waits_for_room() -> None:
+    quiet = Quiet("e2", wire=WireSettings(report_interval_s=0.5, notification_limit=2))
+    before = len(quiet.listener.events)
+    quiet.publish(200)
+    quiet.made.site.run(20.0)
+    assert quiet.heard == list(range(1, 201))
+    assert not [1 for _, one in quiet.listener.events[before:] if isinstance(one, Connected)]
+
+
+def test_what_a_session_gave_up_is_asked_for_in_the_next_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(server_session, "_WAITING_LIMIT", 2)
     quiet = Quiet("e2", wire=WireSettings(report_interval_s=0.5, notification_limit=2))
     quiet.publish(3)
     quiet.made.site.run(3.0)

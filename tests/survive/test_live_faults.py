@@ -14,10 +14,6 @@ SEED = 3
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-@pytest.mark.xfail(
-    strict=False,
-    reason="real timing: a run in a full test run was seen to fail, cause not found yet",
-)
 def test_60_kills_20_pauses_15_cuts_and_30_switches_lose_nothing(tmp_path: Path) -> None:
     counts = LiveCounts()
     report = asyncio.run(run_live(tmp_path, counts, SEED))

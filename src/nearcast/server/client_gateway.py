@@ -92,6 +92,7 @@ class ClientGateway:
             now - self._queue_since > self._settings.queue_patience_s or not self._is_ready()
         )
         self._on_events(self.sessions.receive(batch, now), now, is_overloaded)
+        self.resumption.go_on(now)
 
     def on_strangers(
         self, batch: Sequence[tuple[bytes, Address]], now: float, is_flooded: bool
@@ -110,6 +111,7 @@ class ClientGateway:
         self._guests.on_timer(now)
         self.subscriptions.expire(now)
         self.resumption.on_timer()
+        self.resumption.go_on(now)
         for client, topics in self.clients.take_outdated(now):
             self.resumption.forget(client)
             self.subscriptions.end(client, topics)

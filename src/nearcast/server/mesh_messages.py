@@ -167,6 +167,8 @@ class Resumed(MeshStruct, frozen=True):
     through: int
     """The last offset that was looked at; later ones are told as they come."""
     is_last: bool
+    has_more: bool = False
+    """In the last one: there is more after `through`, which has to be asked for."""
 
 
 class Undelivered(MeshStruct, frozen=True):

@@ -27,6 +27,8 @@ _HOME_LIMIT = _WAITING_LIMIT // 2
 """The same for one home: others are answered too."""
 _PER_PASS = 2_000
 """Notifications, about, after which other events have their turn."""
+_PER_ANSWER = 2_000
+"""Notifications that a client is told at a time, about; its home asks for the next ones."""
 _LOOKED_AT = 200
 """Questions that a pass looks at, ready or not."""
 _MESSAGE_BYTES = 64 << 10
@@ -123,6 +125,12 @@ class Replays:
             self._send(home, Resumed(topic, client, (), missed, 0, is_last=True), now)
             return 1
         found = managed.replay(since, through, client)
+        has_more = bool(client) and len(found.notifications) > _PER_ANSWER
+        if has_more:
+            first, after = (found.notifications[one].notify.offset for one in (0, _PER_ANSWER))
+            through = max(first, after - 1)
+            told = [one for one in found.notifications if one.notify.offset <= through]
+            found = found._replace(notifications=told, through=through)
         self._effects.counts["notifications_replayed"] += len(found.notifications)
         some: list[ReplayedNotice] = []
         size = 0
@@ -135,7 +143,8 @@ class Replays:
                 some, size = [], 0
             some.append(notice)
             size += len(notice.body)
-        last = Resumed(topic, client, tuple(some), found.missed, found.through, is_last=True)
+        rest, missed = tuple(some), found.missed
+        last = Resumed(topic, client, rest, missed, found.through, is_last=True, has_more=has_more)
         self._send(home, last, now)
         return 1 + len(found.notifications)
 

@@ -3,12 +3,15 @@
 The home keeps how far it has heard each broker of each topic: what a broker sends comes in order,
 so the highest offset says it. When the broker restarted, or had to drop messages for this server,
 the home asks for what came after that offset; until the answer is complete, what comes meanwhile
-does not count as progress. Clients keep their own offsets and ask with a Resume frame.
+does not count as progress. Clients keep their own offsets and ask with a Resume frame. What they
+missed is fetched in pieces, the next one when the client has confirmed enough: all of it at once
+would be more than a session can take, again and again.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 
 from nearcast.errors import WireError
 from nearcast.server.effects import Effects
@@ -36,6 +39,20 @@ _CAUGHT_UP_LIMIT = 4_096
 """Answers to one client that are remembered."""
 _STARTS_LIMIT = 256
 """Brokers of topics that a client is told the offsets of when it subscribes to a pattern."""
+
+
+@dataclass(slots=True)
+class _Question:
+    """A client's question to a broker about a topic."""
+
+    asked_at: float
+    cut: int | None = None
+    """Up to which offset the client was told when it had no more room; None: it has."""
+    rest: int | None = None
+    """After which offset the rest is to be asked for when it has room; None: a broker is asked."""
+    reached: int = 0
+    """Up to which offset pieces have come: a broker cannot go on for ever with nothing."""
+    missed: int = 0
 
 
 class Resumption:
@@ -66,8 +83,10 @@ class Resumption:
         """By broker and topic: the highest offset."""
         self._behind: dict[tuple[str, str], float] = {}
         """Broker and topic of questions for all clients here, and since when they wait."""
-        self._asked: dict[str, dict[tuple[str, str], float]] = {}
-        """By client: broker and topic of its questions, and when they were asked."""
+        self._asked: dict[str, dict[tuple[str, str], _Question]] = {}
+        """By client: its questions by broker and topic."""
+        self._full: dict[str, None] = {}
+        """Clients that have no room for the rest of answers."""
         self._caught_up: dict[str, dict[tuple[str, str], Gap | None]] = {}
         """By client, broker and topic: the answer in this session, which may be lost on the way;
         None: in one before, from which this one goes on."""
@@ -160,26 +179,41 @@ class Resumption:
             self._sessions.tell(client, answer)
             return
         asked = self._asked.setdefault(client, {})
-        is_early = now < asked.get((broker, topic), float("-inf")) + _ASK_AGAIN_S
+        known = asked.get((broker, topic))
+        is_early = known is not None and (
+            known.rest is not None or now < known.asked_at + _ASK_AGAIN_S
+        )
         if is_early or len(asked) >= _ASKED_LIMIT or not self._peers.is_closed_circle:
             return  # it asks again; without orders nobody knows who the brokers are
-        if broker == self._peers.server:
-            asked[broker, topic] = now
-            self._replays.ask(broker, topic, client, question.since)
-        elif broker in self._peers.others:
-            asked[broker, topic] = now
-            self._show(broker, (client,))
-            self._peers.send(broker, Resume(topic, client, question.since))
+        if broker == self._peers.server or broker in self._peers.others:
+            asked[broker, topic] = _Question(now)
+            self._send(broker, topic, client, question.since)
         else:  # no server of the site any more: nobody has what it told
             self._sessions.tell(client, Gap(topic, broker, 0, 0))
+
+    def go_on(self, now: float) -> None:
+        """Ask for the rest of what clients missed that have room again."""
+        for client in [one for one in self._full if self._sessions.has_room(one)]:
+            del self._full[client]
+            for (broker, topic), question in self._asked.get(client, {}).items():
+                if question.rest is not None:
+                    since, question.rest, question.asked_at = question.rest, None, now
+                    self._send(broker, topic, client, since)
+
+    def _send(self, broker: str, topic: str, client: str, since: int) -> None:
+        if broker == self._peers.server:
+            self._replays.ask(broker, topic, client, since)
+        else:
+            self._show(broker, (client,))
+            self._peers.send(broker, Resume(topic, client, since))
 
     def begin_session(self, client: str, *, goes_on: bool) -> None:
         """Note a client's new session; nothing is missing where it goes on with its last one."""
         if goes_on:
             asked = self._asked.pop(client, {})
             self._asked[client] = {
-                (broker, topic): at
-                for (broker, topic), at in asked.items()
+                (broker, topic): question
+                for (broker, topic), question in asked.items()
                 if (client, topic) in self._owed.get(broker, {})  # the client does not ask
             }
             self._caught_up[client] = dict.fromkeys(self._caught_up.get(client, ()))
@@ -209,7 +243,7 @@ class Resumption:
                     owed.pop((client, wanted), None)
                     owed[client, topic] = since
                     self._show(broker, (client,))
-                    self._asked.setdefault(client, {})[broker, topic] = now
+                    self._asked.setdefault(client, {})[broker, topic] = _Question(now)
                     self._peers.send(broker, Resume(topic, client, since))
 
     def forget(self, client: str) -> None:
@@ -218,6 +252,7 @@ class Resumption:
             for key in [one for one in owed if one[0] == client]:
                 del owed[key]
         self._asked.pop(client, None)
+        self._full.pop(client, None)
         self._caught_up.pop(client, None)
 
     def grant(self, client: str, request: int, starts: Starts) -> None:
@@ -237,25 +272,36 @@ class Resumption:
 
     def _on_resumed(self, broker: str, message: Resumed, now: float) -> None:
         notified = time_field(int(now * 1e6))
+        question = self._asked.get(message.client, {}).get((broker, message.topic))
         for notice in message.notices:
             notify = decode_notify(notice.body)
             if (notify.topic, notify.broker) != (message.topic, broker):
                 raise WireError("Resumed holds something of another topic or broker")
+            if question is not None and self._is_cut(question, message.client, notify.offset):
+                continue
             frame = notify_frame(notice.body, notified)
             for client in self._receivers(message.client, broker, notify, notice):
                 self._sessions.notify(client, (frame,))
         if not message.is_last:
             return
         if message.client:
+            if question is not None:
+                question.missed += message.missed
+                rest, question.cut = question.cut, None
+                if rest is None and message.has_more and message.through > question.reached:
+                    rest = question.reached = message.through
+                if rest is not None:
+                    question.rest, self._full[message.client] = rest, None
+                    return
             asked = self._asked.get(message.client, {})
             self._owed.get(broker, {}).pop((message.client, message.topic), None)
-            if asked.pop((broker, message.topic), None) is not None:
-                gap = Gap(message.topic, broker, message.missed, message.through)
+            if asked.pop((broker, message.topic), None) is not None and question is not None:
+                gap = Gap(message.topic, broker, question.missed, message.through)
                 self._sessions.tell(message.client, gap)
                 caught_up = self._caught_up.setdefault(message.client, {})
                 if len(caught_up) < _CAUGHT_UP_LIMIT:
                     caught_up[broker, message.topic] = gap
-                self._effects.counts["notifications_missed"] += message.missed
+                self._effects.counts["notifications_missed"] += question.missed
             return
         heard = self._heard.setdefault(broker, {})
         was_asked = self._behind.pop((broker, message.topic), None) is not None
@@ -265,6 +311,12 @@ class Resumption:
         if was_asked and message.missed:
             for client in self._clients.listeners(message.topic):
                 self._sessions.note_lost(client)  # it asks for itself, and hears what is gone
+
+    def _is_cut(self, question: _Question, client: str, offset: int) -> bool:
+        """Tell whether a client has no more room for the rest of an answer."""
+        if question.cut is None and not self._sessions.has_room(client):
+            question.cut = offset - 1  # other parts of the same publication come again
+        return question.cut is not None
 
     def _receivers(
         self, client: str, broker: str, notify: Notify, notice: ReplayedNotice

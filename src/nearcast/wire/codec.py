@@ -21,6 +21,7 @@ __all__ = [
     "COPY",
     "FRAME_BYTES",
     "FRAME_LIMIT",
+    "GAP",
     "Refused",
     "check_published_topic",
     "check_topic",
@@ -44,6 +45,9 @@ FRAME_LIMIT = 64
 """Most frames in one datagram."""
 COPY = 0x80
 """Bit of the type: the frame was sent before, in another datagram."""
+
+GAP = 20
+"""The type of a Gap."""
 
 _TOPIC_BYTES = 256
 _TOPIC_LEVELS = 16
@@ -139,7 +143,7 @@ _KINDS = tuple(
         17: messages.Way,
         18: messages.Route,
         19: messages.Refuse,
-        20: messages.Gap,
+        GAP: messages.Gap,
         21: messages.Resume,
     }.items()
 )

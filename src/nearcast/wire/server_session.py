@@ -12,7 +12,7 @@ from nearcast.trust.credentials import ClientCredential
 from nearcast.wire.actions import Datagram, SendDatagram, SessionOpened
 from nearcast.wire.backoff import next_wait_s
 from nearcast.wire.channel import REPLAY_WINDOW, Channel
-from nearcast.wire.codec import COPY, encode, mark_copy
+from nearcast.wire.codec import COPY, GAP, encode, mark_copy
 from nearcast.wire.framing import SEALED_OVERHEAD, pack
 from nearcast.wire.hot_frames import NOTIFY, published_frame
 from nearcast.wire.limits import payload_room
@@ -27,8 +27,10 @@ from nearcast.wire.settings import Address, RandomBytes, WireSettings
 
 __all__ = ["Flight", "Packet", "ServerSession", "UnsealedDatagram", "pack_frames"]
 
-_WAITING_LIMIT = 1_024
-"""Most frames that wait until an address is proved."""
+_WAITING_LIMIT = 4_096
+"""Most frames that wait: for an address to be proved, or for notifications to be confirmed."""
+_TOLD = frozenset((NOTIFY, GAP))
+"""Frames that wait for room, in their order."""
 
 
 class Flight(NamedTuple):
@@ -41,7 +43,7 @@ class Flight(NamedTuple):
     due: float
     wait_s: float
     since: float
-    """When they were sent for the first time."""
+    """When they were sent for the first time, or before."""
 
 
 class UnsealedDatagram(msgspec.Struct, frozen=True, gc=False):
@@ -70,12 +72,21 @@ def _is_notification(frame: bytes) -> bool:
     return frame[0] & ~COPY == NOTIFY
 
 
-def pack_frames(frames: Sequence[bytes], room: int, now: float, wait_s: float) -> list[Packet]:
-    """Return the packets that hold frames, in their order, each of at most `room` bytes."""
+def pack_frames(
+    frames: Sequence[bytes], room: int, now: float, wait_s: float, since: float | None = None
+) -> list[Packet]:
+    """Return the packets that hold frames, in their order, each of at most `room` bytes.
+
+    Parameters
+    ----------
+    since
+        When the first of them could have been sent, if that was before now.
+    """
     packets = []
+    since = now if since is None else since
     for group in pack(frames, room):
         told = [frame for frame in group if _is_notification(frame)]
-        flight = Flight(told, now + wait_s, wait_s, now) if told else None
+        flight = Flight(told, now + wait_s, wait_s, since) if told else None
         packets.append(Packet(b"".join(group), flight))
     return packets
 
@@ -118,6 +129,7 @@ class ServerSession:
         "payload_room",
         "redirect",
         "room",
+        "waits_since",
     )
 
     def __init__(
@@ -165,7 +177,9 @@ class ServerSession:
         self.payload_room = payload_room(self.client, settings.datagram_limit)
         """No datagram up to this size holds a publication that is too large to be notified."""
         self.frames: list[bytes] = []
-        """What the next flush sends; none is larger than `room`."""
+        """What the next flushes send; none is larger than `room`."""
+        self.waits_since: float | None = None
+        """Since when some of them wait, because as many datagrams as may be are unconfirmed."""
         self._flights: dict[int, Flight] = {}
         """By the counter of the datagram, which rises."""
         self._candidate: _Candidate | None = None
@@ -180,14 +194,42 @@ class ServerSession:
         if last is None or reached > last:
             self._acks[topic] = reached
 
-    def take_frames(self) -> list[bytes]:
-        """Return what is queued, acknowledgements first; nothing before an address is proved."""
+    @property
+    def has_room(self) -> bool:
+        """Whether many more frames may wait without any loss."""
+        return len(self.frames) < _WAITING_LIMIT // 2
+
+    def _drop_oldest(self) -> None:
+        dropped = self.frames[:-_WAITING_LIMIT]
+        self.notifications_dropped += sum(map(_is_notification, dropped))
+        del self.frames[:-_WAITING_LIMIT]
+
+    def _take_some(self, room: int) -> list[bytes]:
+        """Take so many notifications; what says how far these are waits with the others."""
+        taken, waiting = list[bytes](), list[bytes]()
+        for frame in self.frames:
+            is_told = frame[0] & ~COPY in _TOLD
+            if is_told and (waiting or room <= 0):
+                waiting.append(frame)
+            else:
+                taken.append(frame)
+                room -= is_told
+        self.frames = waiting
+        self._drop_oldest()
+        return taken
+
+    def take_frames(self, now: float) -> list[bytes]:
+        """Return what may be sent, acknowledgements first; nothing before an address is proved."""
         if self.address is None:
-            dropped = self.frames[:-_WAITING_LIMIT]
-            self.notifications_dropped += sum(map(_is_notification, dropped))
-            del self.frames[:-_WAITING_LIMIT]
+            self._drop_oldest()
             return []
-        frames, self.frames = self.frames, []
+        frames, limit = self.frames, self._settings.notification_limit
+        room = limit - len(self._flights)
+        if limit and len(frames) > room:  # one datagram for each, at worst
+            frames = self._take_some(room)
+            self.waits_since = now if self.waits_since is None else self.waits_since
+        else:
+            self.frames, self.waits_since = [], None
         if self._acks:
             frames[:0] = [published_frame(topic, *ack) for topic, ack in self._acks.items()]
             self._acks = {}
@@ -201,14 +243,12 @@ class ServerSession:
         channel, address, flights = self.channel, self.address, self._flights
         if address is None:
             return False
-        limit = self._settings.notification_limit
+        is_repeated = self._settings.notification_limit > 0
         for payload, flight in packets:
             counter = channel.take_counter()
             if counter < 0:
                 break
-            if flight is not None and limit:
-                if len(flights) >= limit:
-                    self.notifications_dropped += len(flights.pop(next(iter(flights))).frames)
+            if flight is not None and is_repeated:
                 flights[counter] = flight
             sent.append(UnsealedDatagram(address, channel, counter, payload))
         return bool(flights)
@@ -247,6 +287,8 @@ class ServerSession:
             Since when the server itself waits for what clients should have been sent.
         """
         since = min((one.since for one in self._flights.values()), default=missing_since)
+        if self.waits_since is not None:
+            since = min(since, self.waits_since)
         unsettled_s = now - min(since, missing_since)
         unsettled_ms = 1 + int(unsettled_s * 1000) if unsettled_s >= 0 else 0
         return Heartbeat(unsettled_ms=unsettled_ms, lost=self.lacks_something)

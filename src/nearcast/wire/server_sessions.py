@@ -197,6 +197,8 @@ class ServerSessions:
                 continue
             if type(message) is tuple:
                 session.on_received(*message)
+                if session.frames:
+                    self._mark(session)
                 continue
             try:
                 self._on_message(session, message, address, now)  # type: ignore[arg-type]
@@ -287,6 +289,11 @@ class ServerSessions:
         if session is not None:
             session.has_lost = True
 
+    def has_room(self, client: str) -> bool:
+        """Tell whether a client may be sent many more notifications without any loss."""
+        session = self._table.by_client.get(client)
+        return session is None or session.has_room
+
     def check_notification(self, frame: bytes) -> None:
         """Raise WireError when a notification is too large for a datagram."""
         room = self._settings.datagram_limit - SEALED_OVERHEAD
@@ -324,7 +331,7 @@ class ServerSessions:
         session = self._table.by_client.get(client)
         if session is not None:
             self._queue(session, Close(reason))
-            packets = pack_frames(session.take_frames(), session.room, now, 0.0)
+            packets = pack_frames(session.take_frames(now), session.room, now, 0.0)
             session.send(packets, self._outgoing)
             self._end(session, reason)
 

@@ -48,9 +48,14 @@ class SessionSender:
         alone: bytes | None = None
         packets: list[Packet] = []
         for session in queued:
-            session.is_queued = False
-            frames = session.take_frames() if session.is_open else None
+            session.is_queued, since = False, session.waits_since
+            frames = session.take_frames(now) if session.is_open else None
             if not frames:
+                continue
+            if since is not None:
+                packets, alone = pack_frames(frames, session.room, now, wait_s, since), None
+                if session.send(packets, sent):
+                    awaiting[session.index] = session
                 continue
             if len(frames) != 1 or frames[0] is not alone:  # else as for the session before
                 alone = frames[0] if len(frames) == 1 else None
