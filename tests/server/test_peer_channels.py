@@ -140,7 +140,7 @@ def test_repetitions_stay_modest(seed: int) -> None:
     assert pipe.frames <= 300 + 2 * 60 + 3.0 / 0.02 + 10
 
 
-def test_a_server_that_is_away_costs_a_frame_each_five_seconds() -> None:
+def test_a_server_that_is_away_costs_a_frame_each_second() -> None:
     pipe = Pipe(0, loss=1.0)
     for _ in range(5_000):
         pipe.ends["a"].send("b", b"x" * 100)
@@ -148,7 +148,7 @@ def test_a_server_that_is_away_costs_a_frame_each_five_seconds() -> None:
     at_first = pipe.frames
     pipe.run(100.0)
     assert at_first <= 2
-    assert pipe.frames - at_first <= 100 / 5 + 4
+    assert pipe.frames - at_first <= 100 + 4
 
 
 @pytest.mark.parametrize("seed", range(60))

@@ -17,5 +17,6 @@ def test_bench_survive_prints_counts_and_violations() -> None:
     names = "schedules faults kills pauses cuts switches acknowledged attacks bad_inputs mutants"
     assert {*names.split(), "mutants_caught"} <= set(found["counts"])
     assert found["counts"]["mutants_caught"] == found["counts"]["mutants"] >= 20
+    assert found["counts"]["switch_pause_p99_s"] > 0
     assert found["measured"]["amplification"] <= 1.0
     assert (done.exit_code == 0) is (found["violations"] == [])

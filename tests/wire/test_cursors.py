@@ -135,3 +135,18 @@ def test_there_are_not_too_many_cursors_and_questions(count: int) -> None:
     cursors.restart()
     cursors.confirmed("#")
     assert len([*cursors.due(0.0)]) == 64
+
+
+def test_pieces_of_an_answer_count_though_the_session_ends_before_the_last_one() -> None:
+    cursors = started()
+    cursors.restart()
+    cursors.confirmed("t")
+    assert [*cursors.due(0.0)] == [Resume("t", "b", 5)]
+    assert cursors.on_gap(Gap("t", "b", 0, 50, has_more=True)) is None
+    assert not cursors.note(told(51), 0.0)
+    cursors.on_settled(0.0, 10.0)
+    cursors.on_settled(0.0, 20.0)
+    assert certain(cursors) == {("b", "t"): 50}
+    cursors.restart()
+    cursors.confirmed("t")
+    assert [*cursors.due(30.0)] == [Resume("t", "b", 50)]

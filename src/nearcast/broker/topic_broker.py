@@ -122,8 +122,7 @@ class TopicBroker:
             self.spool.append(publication)
         self._settlement.end = max(live.end, *(one.offset for one in publications), 0)
         self._gate.restore(live.positions.values(), publications)
-        actions.reports += self.processing.restore(live.state)
-        self.processing.aside = live.aside
+        actions.reports += self.processing.restore(live.state, live.aside)
         self.claims.states.restore()
         self._settlement.begin()
         self.durable_end = self.end if durable else 0
@@ -133,13 +132,12 @@ class TopicBroker:
 
     def export(self) -> LiveTopic:
         """Return all that another broker needs to go on from here; what waits comes again."""
-        settled = {
-            stream.publisher: stream.settled
-            for stream in self._streams.values()
-            if stream.settled is not None
-        }
-        topic = LiveTopic(state=self.processing.state, positions=settled, end=self.end)
-        topic.aside = self.processing.aside
+        streams = self._streams.values()
+        settled = {one.publisher: one.settled for one in streams if one.settled is not None}
+        processing, end = self.processing, self.end
+        topic = LiveTopic(
+            positions=settled, state=processing.state, end=end, aside=processing.aside
+        )
         topic.records.extend(
             encode_entry(publication)
             for publication in self.spool.view()

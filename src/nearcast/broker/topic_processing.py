@@ -59,8 +59,9 @@ class TopicProcessing:
         self.asked = False
         """Whether a host process has the processor: it got a request and has not lost it since."""
 
-    def restore(self, state: bytes | None) -> list[ProcessorReport]:
-        """Begin from the state that was saved, if there is one."""
+    def restore(self, state: bytes | None, aside: bytes = b"") -> list[ProcessorReport]:
+        """Begin from the state that was saved, if there is one, and what was set aside."""
+        self.aside = aside
         state = state or None  # an empty one was given away
         if self._runner is None:
             self.state = state
@@ -95,7 +96,7 @@ class TopicProcessing:
     def take_over(self, state: bytes) -> tuple[bool, list[ProcessorReport]]:
         """Go on from another broker's state; tell whether that was possible."""
         if not self.has_state:
-            reports = self.restore(state)
+            reports = self.restore(state, self.aside)
             return not reports, reports
         failures = None if self._runner is None else self._runner.merge(state)
         if self._runner is None or failures is None:

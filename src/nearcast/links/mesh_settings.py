@@ -22,7 +22,8 @@ class TcpMeshSettings:
     handshake_s: float = 5.0
     """Time to connect and to exchange keys."""
     first_retry_s: float = 0.1
-    longest_retry_s: float = 5.0
+    longest_retry_s: float = 1.0
+    """Well below `takeover_s`: a server that is back is found before it is given up."""
     renew_s: float = 3_600.0
     """A connection that is older is replaced by one with fresh keys."""
     write_limit_bytes: int = 4 << 20

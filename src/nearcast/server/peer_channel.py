@@ -22,7 +22,8 @@ class PeerSettings:
 
     first_retry_s: float = 1.0
     least_retry_s: float = 0.1
-    longest_retry_s: float = 5.0
+    longest_retry_s: float = 1.0
+    """Well below `takeover_s`: a server that is back is asked before it is given up."""
     ack_delay_s: float = 0.02
     """How long an acknowledgement waits for something that it can travel with."""
     frame_bytes: int = 256 << 10

@@ -292,6 +292,9 @@ class Resumption:
                     rest = question.reached = message.through
                 if rest is not None:
                     question.rest, self._full[message.client] = rest, None
+                    if not question.missed:  # else in a next session it is counted again
+                        told = Gap(message.topic, broker, 0, rest, has_more=True)
+                        self._sessions.tell(message.client, told)
                     return
             asked = self._asked.get(message.client, {})
             self._owed.get(broker, {}).pop((message.client, message.topic), None)

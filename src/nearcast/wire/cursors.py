@@ -60,8 +60,10 @@ class _Cursor:
     """All up to here has arrived, or was never meant to."""
     latest: int
     """The highest offset that has arrived."""
+    told: int | None = None
+    """While behind: up to where the answer has come in this session."""
     noted: int | None = None
-    """What `latest` was at the server's last answer to a report."""
+    """What `latest`, or `told`, was at the server's last answer to a report."""
     is_started: bool = False
     """Whether the server has named the broker in this session."""
     is_behind: bool = False
@@ -130,7 +132,7 @@ class Cursors:
                     cursor.certain = max(cursor.certain, cursor.noted)
         self._noted_at = now
         for cursor in self._cursors.values():
-            cursor.noted = None if cursor.is_behind else cursor.latest
+            cursor.noted = cursor.told if cursor.is_behind else cursor.latest
 
     # Sessions and subscriptions
 
@@ -139,7 +141,8 @@ class Cursors:
         self._noted_at = _NEVER
         self._subscriptions = dict.fromkeys(self._subscriptions, False)
         for cursor in self._cursors.values():
-            cursor.is_behind, cursor.is_started, cursor.noted = True, False, None
+            cursor.is_behind, cursor.is_started = True, False
+            cursor.noted = cursor.told = None
             cursor.due, cursor.wait_s = _NEVER, 0.0
 
     def has_starts(self, subscription: str, count: int) -> bool:
@@ -195,6 +198,10 @@ class Cursors:
             if cursor.is_behind and not cursor.wait_s:  # the broker knows the subscription
                 cursor.due = _AT_ONCE
             cursor.is_started = True
+            return None
+        if gap.has_more:
+            if cursor is not None and cursor.is_behind:
+                cursor.told = max(cursor.told or cursor.certain, gap.offset)
             return None
         if cursor is None:  # the server has asked a broker that the client did not know
             cursor = self._add(key, 0)

@@ -246,6 +246,8 @@ class Gap(msgspec.Struct, frozen=True, gc=False):
     offset: int
     answer: bool = True
     """Whether it answers a Resume; else it says where a subscription starts."""
+    has_more: bool = False
+    """In an answer: there is more after the offset, which follows."""
 
 
 class Resume(msgspec.Struct, frozen=True, gc=False):

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import signal
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 from random import Random
+from typing import NamedTuple
 
 from nearcast.broker.notices import decode_entry
 from nearcast.errors import NearcastError
@@ -21,11 +24,18 @@ from nearcast.links.real_disk import RealDisk
 from nearcast.runtime.event_log_tables import read_publications
 from nearcast.site.layout import MANAGER, SiteFolder
 from nearcast.spool.recovery import recover
-from nearcast.wire.publication import Origin
+from nearcast.wire.publication import Origin, Publication
 
 __all__ = ["LiveCounts", "LiveReport", "run_live"]
 
 _STEP_S = 0.5
+_CALM_SWITCHES = 5
+_REPORTED_S = 2.0
+"""Until the manager has heard how long streams have waited."""
+_IN_DOUBT_S = 10.0
+"""Longer than any fault: until then a server that was given up has heard of it."""
+_CLOCKS_S = 0.1
+"""The log has milliseconds, and a receipt is noticed a little later."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +49,16 @@ class LiveCounts:
     """Each but every third is followed by the kill of a server."""
     acknowledged: int = 50_000
     takeover_s: float = 60.0
-    """Longer than any fault: no server is given up, so nothing may be processed twice."""
+    """Longer than any fault; with less servers are given up, and only what was in doubt then may
+    be processed twice."""
+
+
+class _Takeover(NamedTuple):
+    """Streams that a server went on with, though others did not answer."""
+
+    at_s: float
+    topic: str
+    publishers: tuple[str, ...]
 
 
 @dataclass(slots=True)
@@ -53,6 +72,11 @@ class LiveReport:
     logged: int = 0
     """Messages in the event log: a kill loses what had not been written."""
     heard: int = 0
+    takeovers: int = 0
+    in_doubt: int = 0
+    """Messages processed twice that were not acknowledged when their server was given up."""
+    switch_pause_p99_s: float = 0.0
+    """Of streams, in the worst of some plan switches without faults."""
     violations: list[str] = field(default_factory=list)
 
 
@@ -64,6 +88,8 @@ async def run_live(
     async with open_trial(folder, seed, takeover_s=counts.takeover_s) as trial:
         credentials = await asyncio.to_thread(trial.live.enrol_clients)
         async with run_load(credentials) as load:
+            begin("calm switches")
+            await _measure_switches(trial, rng, report)
             for fault in _schedule(counts, rng):
                 begin(fault)
                 await _inject(fault, trial, rng, report)
@@ -83,6 +109,17 @@ def _schedule(counts: LiveCounts, rng: Random) -> list[str]:
     faults += ["cut"] * counts.cuts
     rng.shuffle(faults)
     return faults
+
+
+async def _measure_switches(trial: LiveTrial, rng: Random, report: LiveReport) -> None:
+    """Switch plans under load, and note how long streams waited."""
+    site = trial.live.site
+    for _ in range(_CALM_SWITCHES):
+        await _adopt(trial, rng)
+        await asyncio.sleep(_REPORTED_S)
+        status = await asyncio.to_thread(ask, f"{site.manager_url}/status")
+        pause_s = status["switch"]["pause_p99_s"] or 0.0
+        report.switch_pause_p99_s = max(report.switch_pause_p99_s, pause_s)
 
 
 async def _inject(fault: str, trial: LiveTrial, rng: Random, report: LiveReport) -> None:
@@ -131,20 +168,37 @@ async def _cut(trial: LiveTrial, rng: Random, report: LiveReport) -> None:
 
 
 async def _switch(trial: LiveTrial, rng: Random, report: LiveReport) -> None:
-    site = trial.live.site
-    body = {"plan": str(rng.choice(trial.plans))}
     for _ in range(50):  # the manager may have been killed just now
         with suppress(NearcastError):
-            await asyncio.to_thread(ask, f"{site.manager_url}/plans", body, site.token)
+            await _adopt(trial, rng)
             report.faults["switches"] += 1
             return
         await asyncio.sleep(0.2)
     report.violations.append("the manager took no plan for 10 s")
 
 
+async def _adopt(trial: LiveTrial, rng: Random) -> None:
+    """Have the manager adopt one of the plans."""
+    site, body = trial.live.site, {"plan": str(rng.choice(trial.plans))}
+    await asyncio.to_thread(ask, f"{site.manager_url}/plans", body, site.token)
+
+
+def _read_takeovers(site: SiteFolder) -> list[_Takeover]:
+    """Return what the servers' logs say of takeovers."""
+    found = []
+    for server in SERVERS:
+        for line in (site.folder / "output" / f"{server}.log").read_text().splitlines():
+            if '"streams_taken_over"' in line:
+                row = json.loads(line)
+                at_s = datetime.fromisoformat(row["time"]).timestamp()
+                found.append(_Takeover(at_s, row["topic"], tuple(row["publishers"])))
+    return found
+
+
 def _check(site: SiteFolder, load: LiveLoad, report: LiveReport) -> None:
     """Compare what was acknowledged with the spools, the event log and the subscribers."""
     spooled: Counter[str] = Counter()
+    takeovers, in_doubt = _read_takeovers(site), set[str]()
     for server in SERVERS:
         recovered = recover(RealDisk(site.folder / "data" / server / "spool"))
         report.violations += [
@@ -152,20 +206,39 @@ def _check(site: SiteFolder, load: LiveLoad, report: LiveReport) -> None:
         ]
         for topic, live in recovered.state.topics.items():
             messages = [decode_entry(topic, one) for one in live.records]
-            spooled.update(one.payload.decode() for one in messages if one.origin is Origin.DIRECT)
+            direct = [one for one in messages if one.origin is Origin.DIRECT]
+            spooled.update(one.payload.decode() for one in direct)
+            in_doubt.update(
+                one.payload.decode()
+                for one in direct
+                if any(_leaves_in_doubt(taken, one, load) for taken in takeovers)
+            )
     rows = read_publications(site.event_log).select(["topic", "client", "epoch", "sequence"])
     report.attempted, report.acknowledged = load.attempted, len(load.acknowledged)
     report.spooled = len(load.acknowledged & spooled.keys())
     report.logged = len(set(zip(*(column.to_pylist() for column in rows.columns), strict=True)))
     report.heard = sum(map(len, load.heard.values()))
     _note(report, "lost", load.acknowledged - spooled.keys())
-    _note(report, "processed twice", {one for one, count in spooled.items() if count > 1})
+    twice = {one for one, count in spooled.items() if count > 1}
+    report.takeovers, report.in_doubt = len(takeovers), len(twice & in_doubt)
+    _note(report, "processed twice", twice - in_doubt)
     for name, heard in load.heard.items():
         _note(report, f"{name} heard twice", {one for one, count in heard.items() if count > 1})
         _note(report, f"{name} never heard", load.acknowledged - heard.keys())
     if load.unknown or len(load.acknowledged) != load.attempted:
         open_count = load.attempted - len(load.acknowledged)
         report.violations.append(f"{open_count} publications were never acknowledged")
+
+
+def _leaves_in_doubt(takeover: _Takeover, message: Publication, load: LiveLoad) -> bool:
+    """Tell whether a message may have been processed by a server that was given up, unheard."""
+    acknowledged_s = load.acknowledged_s.get(message.payload.decode(), float("inf"))
+    return (
+        message.topic == takeover.topic
+        and message.publisher in takeover.publishers
+        and message.published_us / 1e6 <= takeover.at_s + _IN_DOUBT_S
+        and acknowledged_s >= takeover.at_s - _CLOCKS_S
+    )
 
 
 def _note(report: LiveReport, kind: str, messages: set[str]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -26,6 +27,8 @@ class LiveLoad:
 
     attempted: int = 0
     acknowledged: set[str] = field(default_factory=set)
+    acknowledged_s: dict[str, float] = field(default_factory=dict)
+    """When that was heard, by the machine's clock."""
     unknown: int = 0
     """Publications whose receipt failed: they may be there or not."""
     heard: dict[str, Counter[str]] = field(
@@ -80,6 +83,7 @@ async def _publish(client: Client, load: LiveLoad) -> None:
         room.release()
         if receipt.error is None:
             load.acknowledged.add(payload)
+            load.acknowledged_s[payload] = time.time()
         else:
             load.unknown += 1
 

@@ -36,6 +36,8 @@ class SurviveResult:
 
     seed: int
     counts: Counter[str] = field(default_factory=Counter)
+    switch_pause_p99_s: float | None = None
+    """How long streams waited in plan switches under load."""
     measured: dict[str, float] = field(default_factory=dict)
     violations: list[str] = field(default_factory=list)
 
@@ -43,7 +45,7 @@ class SurviveResult:
         """Return all of it as plain values."""
         return {
             "seed": self.seed,
-            "counts": dict(self.counts),
+            "counts": {**self.counts, "switch_pause_p99_s": self.switch_pause_p99_s},
             "measured": self.measured,
             "violations": self.violations,
         }
@@ -85,6 +87,9 @@ def _run_processes(result: SurviveResult, share: float) -> None:
     result.counts.update(report.faults)
     result.counts["acknowledged"] += report.acknowledged
     result.counts["notifications"] += report.heard
+    result.counts["takeovers"] += report.takeovers
+    result.counts["taken_over"] += report.in_doubt
+    result.switch_pause_p99_s = report.switch_pause_p99_s
     result.violations += [f"processes: {one}, seed {result.seed}" for one in report.violations]
 
 
@@ -126,6 +131,7 @@ def _run_schedule(result: SurviveResult, seed: int) -> None:
     counts["faults"] += schedule.faults.total()
     counts["acknowledged"] += found.acknowledged
     counts["notifications"] += found.heard
+    counts["taken_over"] += found.taken_over
     counts["switches"] += schedule.faults["switch_plan"]
     result.violations += [
         f"schedule: {kind}: {text}, seed {seed}" for kind, text in found.violations

@@ -259,18 +259,20 @@ class Refuse(_message.Message):
     def __init__(self, topic: _Optional[str] = ..., epoch: _Optional[int] = ..., sequence: _Optional[int] = ..., durable: _Optional[bool] = ..., reason: _Optional[int] = ...) -> None: ...
 
 class Gap(_message.Message):
-    __slots__ = ("topic", "broker", "missed", "offset", "answer")
+    __slots__ = ("topic", "broker", "missed", "offset", "answer", "has_more")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     BROKER_FIELD_NUMBER: _ClassVar[int]
     MISSED_FIELD_NUMBER: _ClassVar[int]
     OFFSET_FIELD_NUMBER: _ClassVar[int]
     ANSWER_FIELD_NUMBER: _ClassVar[int]
+    HAS_MORE_FIELD_NUMBER: _ClassVar[int]
     topic: str
     broker: str
     missed: int
     offset: int
     answer: bool
-    def __init__(self, topic: _Optional[str] = ..., broker: _Optional[str] = ..., missed: _Optional[int] = ..., offset: _Optional[int] = ..., answer: _Optional[bool] = ...) -> None: ...
+    has_more: bool
+    def __init__(self, topic: _Optional[str] = ..., broker: _Optional[str] = ..., missed: _Optional[int] = ..., offset: _Optional[int] = ..., answer: _Optional[bool] = ..., has_more: _Optional[bool] = ...) -> None: ...
 
 class Resume(_message.Message):
     __slots__ = ("topic", "broker", "since")
