@@ -10,7 +10,7 @@ import pytest
 
 from broker.hosting import FakeHost
 from broker.making import advance, broker_with, handle, handle_copies, message
-from nearcast.broker.actions import Ack, Actions, Nack, TakenOver
+from nearcast.broker.actions import Ack, Actions, Ask, Nack, TakenOver, Yield
 from nearcast.broker.audiences import SubscriberTable, resolve
 from nearcast.broker.broker import Broker
 from nearcast.broker.guard import GuardEvent, GuardSettings, ProcessorGuard
@@ -22,6 +22,7 @@ from nearcast.broker.notifications import (
     NearestClients,
     Notification,
 )
+from nearcast.broker.ownership import Token
 from nearcast.broker.requests import ProcessRequest
 from nearcast.broker.sequence_gate import Verdict
 from nearcast.broker.topic_settings import TopicSettings
@@ -459,3 +460,28 @@ def test_broker_and_log_together_lose_and_double_nothing_over_power_cuts(
         except PowerCutError:
             disk.restart()
     assert sum(acked.values()) > (60 if inline else 40)
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_a_stream_that_was_yielded_is_not_taken_by_older_orders_though_the_server_restarts(
+    restarts: bool,
+) -> None:
+    settings = TopicSettings("t", 10, version=1)
+    broker = broker_with(settings)
+    broker.on_committed([ticket(handle(broker, [message("car", 1)], 0.0))])
+    broker.on_claim("t", ["car"], Token(2, 1, "new", 7), whole=False)
+    fenced = broker.run(1.0)
+    assert fenced.claims == []  # a crash now may forget it
+    yielded = broker.on_committed([ticket(fenced)]).claims
+    assert [type(one) for one in yielded] == [Yield]
+    if restarts:
+        live, broker = broker.export_topic("t"), broker_with()
+        broker.add_topic(settings, live, stored=True)
+    broker.admit(message("car", 2), "home with old orders", 2.0, 1)
+    actions = broker.run(2.0)
+    assert actions.to_store is None
+    asked = [one.to_server for one in actions.claims if isinstance(one, Ask)]
+    assert (len(actions.busy), asked) == ((0, ["new"]) if restarts else (1, []))
+    # a server that the site no longer has is not waited for
+    broker.repeat_claims(lambda *_: False, lambda _: True, lambda _: False)
+    assert stored(broker.run(3.0)) == ([("car", 2)] if restarts else [])

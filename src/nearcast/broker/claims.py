@@ -6,13 +6,16 @@ from collections.abc import Callable, Container, Iterable
 
 from nearcast.broker.actions import Actions, Ask, Deny, Taken, TakenOver, Yield
 from nearcast.broker.ownership import NOBODY, Ownership, StreamClaim, Token
-from nearcast.broker.sequence_gate import SequenceGate
+from nearcast.broker.sequence_gate import MARK, SequenceGate
 from nearcast.broker.state_transfer import SETTLED, Offer, StateTransfer, offered_to, taken_from
 from nearcast.broker.topic_processing import TopicProcessing
 from nearcast.spool.changes import Position
 from nearcast.wire.publication import Publication
 
 __all__ = ["TopicClaims"]
+
+_CLAIMED = f"{MARK}claimed/"
+"""What the streams of servers that have claimed something begin with."""
 
 
 class TopicClaims:
@@ -38,8 +41,19 @@ class TopicClaims:
         self._whole: dict[str, None] = {}
         """Servers that take the whole topic over, and were not answered yet."""
         self.ownership = ownership
+        self._claimers: dict[str, None] = {}
+        """Servers that streams were yielded to, ever: asked too, whatever the orders say."""
+        self._was_claimed = False
+        """Whether they were in an earlier life, of which nobody knows which streams."""
         self._moved: dict[str, None] = {}
         """Publishers whose claims may be won by now."""
+
+    def restore(self) -> None:
+        """Begin with what the gate found in the log."""
+        self.states.restore()
+        names = [one for one in self._gate.streams if one.startswith(_CLAIMED)]
+        self._claimers = dict.fromkeys(one.removeprefix(_CLAIMED) for one in names)
+        self._was_claimed = bool(names)
 
     @property
     def are_open(self) -> bool:
@@ -120,15 +134,24 @@ class TopicClaims:
                 actions.busy.append((publication, home))
                 return False
             receiver = self.states.receiver
-            if receiver and receiver not in others:
-                others = (*others, receiver)
-            # what moves to here brings a state along, and has to be asked for
-            if not others or (publication.begins and not receiver and not past_brokers):
+            receivers = (receiver,) if receiver else ()
+            others = tuple(dict.fromkeys((*others, *self._claimers, *receivers)))
+            if not others or (
+                publication.begins and not past_brokers and self._may_begin(publisher)
+            ):
                 self._gate.begin(publisher, publication.epoch).own()
                 return True
             claim = ownership.claim(publisher, version, others, now_s)
         claim.hold(publication, home)
         return False
+
+    def _may_begin(self, publisher: str) -> bool:
+        """Tell whether nobody has to be asked for a stream that was sent to nobody else before.
+
+        Not when it was claimed: then this message came late, and its publisher is elsewhere now.
+        """
+        was_claimed = self._was_claimed or self.ownership.is_claimed(publisher)
+        return not was_claimed and not self.states.receiver
 
     def flush(self, past_brokers: Container[str], actions: Actions) -> None:
         """End a pass: claim what it wants, and yield what is durable."""
@@ -148,7 +171,10 @@ class TopicClaims:
         if receiver and not is_known(receiver):
             self._on_reported(states.on_reported(receiver, 0), actions)
         unheard = {one for claim in ownership.claims.values() for one in claim.unheard}
-        for server in filter(is_away, unheard):
+        for server in unheard:
+            if not is_known(server):
+                self._moved.update(dict.fromkeys(ownership.excuse(server)))
+        for server in filter(is_away, filter(is_known, unheard)):
             self._moved.update(dict.fromkeys(ownership.give_up(server)))
         if (self.is_blocked or receiver in unheard) and is_away(receiver):
             self._end_offer(states.give_up())
@@ -268,6 +294,9 @@ class TopicClaims:
             if not ownership.concede(publisher, token):
                 denied.setdefault(ownership.strongest(publisher), []).append(publisher)
                 continue
+            if token.server not in self._claimers:
+                self._claimers[token.server] = None
+                self._advance(_CLAIMED + token.server, 0, 1)
             stream = self._gate.streams.get(publisher)
             if stream is not None and stream.is_owned:
                 stream.is_owned = False
@@ -320,7 +349,9 @@ class TopicClaims:
             self._whole.pop(token.server, None)
 
     def _may_yield(self, server: str, is_whole: bool) -> bool:
-        states = self.states
+        states, mark = self.states, self._gate.streams.get(_CLAIMED + server)
+        if mark is not None and not mark.is_durable:
+            return False  # after a restart it has to be asked
         if states.taken(server) is None:
             return False  # it has to hear that its state is here
         return server not in self._whole or (is_whole and states.is_ready(server))

@@ -4,7 +4,8 @@ A broker that gets messages of a stream that it does not own claims it from all 
 have it; a stream that begins, which went nowhere else, it owns at once. Each of the others stops
 taking messages of the stream, and yields how far it has come once that is durable; the claim is won
 when all have yielded and the claimer has what they had. Of two claims the one with the higher token
-wins. Ownership is not durable: after a restart a broker owns nothing.
+wins. Ownership is not durable: after a restart a broker owns nothing, and asks besides the brokers
+that its orders name all servers that it has ever yielded to, which it has stored.
 """
 
 from __future__ import annotations
@@ -140,6 +141,11 @@ class Ownership:
         """Forget the highest claim of a stream."""
         self._tokens.pop(publisher, None)
 
+    def is_claimed(self, publisher: str) -> bool:
+        """Tell whether another server has claimed a stream, or the topic as a whole."""
+        known = self._tokens.get(publisher, NOBODY)
+        return known.server not in ("", self._server) or self.least_version > 0
+
     def strongest(self, publisher: str) -> Token:
         """Return the claim that a weaker one loses against."""
         return max(self._tokens.get(publisher, NOBODY), Token(self.least_version))
@@ -163,6 +169,13 @@ class Ownership:
             return False
         claim.unheard[server] = position
         return True
+
+    def excuse(self, server: str) -> list[str]:
+        """Go on without a server that the site no longer has; return whose claims that moves."""
+        moved = [one for one, claim in self.claims.items() if server in claim.unheard]
+        for publisher in moved:
+            del self.claims[publisher].unheard[server]
+        return moved
 
     def give_up(self, server: str) -> list[str]:
         """Go on without a server that is away; return the publishers whose claims that moves."""

@@ -123,7 +123,7 @@ class TopicBroker:
         self._settlement.end = max(live.end, *(one.offset for one in publications), 0)
         self._gate.restore(live.positions.values(), publications)
         actions.reports += self.processing.restore(live.state, live.aside)
-        self.claims.states.restore()
+        self.claims.restore()
         self._settlement.begin()
         self.durable_end = self.end if durable else 0
         if durable:
