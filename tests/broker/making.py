@@ -51,7 +51,7 @@ def handle(broker: Broker, batch: Iterable[Publication], now_s: float) -> Action
     for one in batch:
         topic = broker.topics.get(one.topic)
         if topic is not None and topic.settings.other_brokers:
-            topic._gate.begin(one.publisher, one.epoch).is_owned = True
+            topic._gate.begin(one.publisher, 0).is_owned = True
         broker.admit(one, None, now_s)
     return broker.run(now_s)
 

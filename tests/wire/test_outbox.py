@@ -40,8 +40,7 @@ def _sequences(outbox: Outbox, now: float) -> list[int]:
 def test_a_publication_is_sent_as_it_was_given() -> None:
     outbox = _outbox()
     outbox.add("a/b", b"x", (1.5, -2.5), 7)
-    sent = Publish("a/b", 5, 1, 1, True, b"x", True, 1.5, -2.5, 7, begins=True)
-    assert _sent(outbox, 0.0) == [sent]
+    assert _sent(outbox, 0.0) == [Publish("a/b", 5, 1, 1, True, b"x", True, 1.5, -2.5, 7)]
 
 
 def test_repetitions_follow_epoch_and_acknowledgements() -> None:
@@ -151,30 +150,3 @@ def test_a_topic_moves_to_another_outbox_with_all_that_waits() -> None:
     assert (len(home), len(visit)) == (2, 0)
     assert visit.next_due() >= 0.4
     assert [one.sequence for one in _sent(home, 0.21)] == [4]
-
-
-def test_a_stream_begins_until_something_of_it_is_sent_elsewhere_or_acknowledged() -> None:
-    outbox, other = _outbox(), _outbox()
-    outbox.restart()  # nothing was sent yet
-    outbox.add("a", b"1", None, 0)
-    outbox.restart()
-    outbox.add("a", b"2", None, 0)
-    assert [one.begins for one in _sent(outbox, 0.0)] == [True, True]
-    assert [one.begins for one in _sent(outbox, 100.0)] == [True, True]  # again, to the same
-    outbox.acknowledge("a", 5, 1, 100.0)
-    assert [one.begins for one in _sent(outbox, 200.0)] == [False]
-    outbox.add("b", b"1", None, 0)
-    assert [one.begins for one in _sent(outbox, 300.0) if one.topic == "b"] == [True]
-    outbox.restart_topic("b")  # in another epoch
-    assert [one.begins for one in _sent(outbox, 400.0) if one.topic == "b"] == [False]
-    outbox = _outbox()
-    outbox.add("b", b"1", None, 0)
-    assert [one.begins for one in _sent(outbox, 0.0)] == [True]
-    outbox.restart()  # in another session
-    assert [one.begins for one in _sent(outbox, 100.0)] == [False]
-    outbox = _outbox()
-    outbox.add("c", b"1", None, 0)
-    outbox.move("c", other)  # unsent: it begins there
-    assert [one.begins for one in _sent(other, 0.0)] == [True]
-    other.move("c", outbox)
-    assert [one.begins for one in _sent(outbox, 0.0)] == [False]

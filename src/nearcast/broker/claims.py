@@ -43,8 +43,6 @@ class TopicClaims:
         self.ownership = ownership
         self._claimers: dict[str, None] = {}
         """Servers that streams were yielded to, ever: asked too, whatever the orders say."""
-        self._was_claimed = False
-        """Whether they were in an earlier life, of which nobody knows which streams."""
         self._moved: dict[str, None] = {}
         """Publishers whose claims may be won by now."""
 
@@ -53,7 +51,6 @@ class TopicClaims:
         self.states.restore()
         names = [one for one in self._gate.streams if one.startswith(_CLAIMED)]
         self._claimers = dict.fromkeys(one.removeprefix(_CLAIMED) for one in names)
-        self._was_claimed = bool(names)
 
     @property
     def are_open(self) -> bool:
@@ -122,7 +119,6 @@ class TopicClaims:
         home: str | None,
         version: int,
         others: tuple[str, ...],
-        past_brokers: tuple[str, ...],
         now_s: float,
         actions: Actions,
     ) -> bool:
@@ -136,22 +132,12 @@ class TopicClaims:
             receiver = self.states.receiver
             receivers = (receiver,) if receiver else ()
             others = tuple(dict.fromkeys((*others, *self._claimers, *receivers)))
-            if not others or (
-                publication.begins and not past_brokers and self._may_begin(publisher)
-            ):
+            if not others:
                 self._gate.begin(publisher, publication.epoch).own()
                 return True
             claim = ownership.claim(publisher, version, others, now_s)
         claim.hold(publication, home)
         return False
-
-    def _may_begin(self, publisher: str) -> bool:
-        """Tell whether nobody has to be asked for a stream that was sent to nobody else before.
-
-        Not when it was claimed: then this message came late, and its publisher is elsewhere now.
-        """
-        was_claimed = self._was_claimed or self.ownership.is_claimed(publisher)
-        return not was_claimed and not self.states.receiver
 
     def flush(self, past_brokers: Container[str], actions: Actions) -> None:
         """End a pass: claim what it wants, and yield what is durable."""

@@ -1,11 +1,11 @@
 """Who processes a stream: a broker takes a publisher's messages only while it owns them.
 
 A broker that gets messages of a stream that it does not own claims it from all servers that may
-have it; a stream that begins, which went nowhere else, it owns at once. Each of the others stops
-taking messages of the stream, and yields how far it has come once that is durable; the claim is won
-when all have yielded and the claimer has what they had. Of two claims the one with the higher token
-wins. Ownership is not durable: after a restart a broker owns nothing, and asks besides the brokers
-that its orders name all servers that it has ever yielded to, which it has stored.
+A broker that gets messages of a stream that it does not own claims it from all servers that may
+have it. Each of them stops taking messages of the stream, and yields how far it has come once that
+is durable; the claim is won when all have yielded and the claimer has what they had. Of two claims
+the one with the higher token wins. Ownership is not durable: after a restart a broker owns nothing,
+and asks besides the brokers that its orders name all servers that it has ever yielded to.
 """
 
 from __future__ import annotations
@@ -140,11 +140,6 @@ class Ownership:
     def forget(self, publisher: str) -> None:
         """Forget the highest claim of a stream."""
         self._tokens.pop(publisher, None)
-
-    def is_claimed(self, publisher: str) -> bool:
-        """Tell whether another server has claimed a stream, or the topic as a whole."""
-        known = self._tokens.get(publisher, NOBODY)
-        return known.server not in ("", self._server) or self.least_version > 0
 
     def strongest(self, publisher: str) -> Token:
         """Return the claim that a weaker one loses against."""

@@ -228,7 +228,6 @@ class SequenceGate:
         else:
             self.drop_held(stream)
             stream.epoch, stream.sequence = epoch, sequence
-            stream.is_owned = False  # another broker may have begun with this epoch unasked
         return stream
 
     def _released(self, stream: Stream) -> list[Publication]:

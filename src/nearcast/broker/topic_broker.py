@@ -198,11 +198,11 @@ class TopicBroker:
             return
         stream = self._streams.get(publication.publisher)
         is_stale = stream is not None and publication.epoch < stream.epoch
-        is_owned = stream is not None and stream.is_owned and publication.epoch == stream.epoch
+        is_owned = stream is not None and stream.is_owned
         if not (is_owned or was_taken or is_stale) and is_well_formed(publication):
             version = self.settings.version if version is None else version
-            others, past = self.settings.asked, self.settings.past_brokers
-            if not self.claims.own(publication, home, version, others, past, now_s, actions):
+            others = self.settings.asked
+            if not self.claims.own(publication, home, version, others, now_s, actions):
                 return
         self._skip_settled(publication)
         stream = self._pass_gate(publication, None, actions, home)

@@ -20,7 +20,7 @@ from nearcast.site.swarm import SwarmResult
 
 __all__ = ["STEPS_OF_A_SITE", "DemoTeller", "MethodRun", "PlannedBy", "run_plan"]
 
-STEPS_OF_A_SITE = 4
+STEPS_OF_A_SITE = 5
 
 
 class DemoTeller(Protocol):
@@ -66,7 +66,7 @@ def run_plan(
     with _site(planned, folder, settings, teller) as live:
         startup_s = watch.seconds()
         begin = partial(_begin_step, teller, planned.method)
-        result = measure_site_clients(live, settings, begin, teller.count)
+        result = measure_site_clients(live, settings, begin, teller.count, is_warm=True)
     if not result.arrivals:
         raise NearcastError(f"no notification arrived under the plan of {planned.method}")
     return MethodRun(planned, result, startup_s, watch.seconds())

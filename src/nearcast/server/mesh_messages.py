@@ -71,8 +71,6 @@ class Forward(MeshStruct, frozen=True):
     durable: bool = True
     version: int = 0
     """Of the topic's assignment by which the home goes, see `TopicOrder`."""
-    beginners: tuple[str, ...] = ()
-    """Publishers of whose streams no other server was sent anything in this epoch."""
 
 
 class ForwardAck(MeshStruct, frozen=True):

@@ -131,8 +131,6 @@ class Router:
         """Bring a publication of a client here to the server that processes it."""
         topic = publication.topic
         target = self.targets.target(topic, publication.publisher)
-        if publication.begins and self.targets.has_moved(topic, publication.publisher):
-            publication.begins = False
         if target == self._peers.server:
             self._ensure_managed(topic)
             self._admit(publication, None, now)
@@ -187,9 +185,7 @@ class Router:
                 oldest = tuple(one.oldest for one in some)
                 version = self.targets.version(topic)
                 self._vouching.show(target, (one.publisher for one in some))
-                beginners = tuple(dict.fromkeys(one.publisher for one in some if one.begins))
-                forward = Forward(topic, records, oldest, durable, version, beginners)
-                self._peers.send(target, forward)
+                self._peers.send(target, Forward(topic, records, oldest, durable, version))
 
     def on_timer(self, now: float) -> None:
         """Process what is sent to servers that are away here, until they are back."""
@@ -281,7 +277,6 @@ class Router:
         now_us = int(now * 1e6)
         for publication, oldest in zip(publications, message.oldest, strict=True):
             publication.oldest, publication.arrived_us = oldest, now_us
-            publication.begins = publication.publisher in message.beginners
             if not allowed[publication.publisher]:
                 continue
             if is_refused or not believed[publication.publisher]:

@@ -184,10 +184,6 @@ class StreamTargets:
         stream = (topic, publisher)
         return server in (self._targets.get(stream), self._before.get(stream))
 
-    def has_moved(self, topic: str, publisher: str) -> bool:
-        """Tell whether a stream may have gone elsewhere before."""
-        return (topic, publisher) in self._before
-
     def __len__(self) -> int:
         return len(self._targets)
 

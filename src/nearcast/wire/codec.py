@@ -203,9 +203,9 @@ def encode_publish_head(
         raise WireError(f"Publish: {error}") from None
 
 
-def encode_publish_tail(epoch: int, oldest: int, *, begins: bool = False) -> bytes:
+def encode_publish_tail(epoch: int, oldest: int) -> bytes:
     """Return the fields of a Publish that may change until it is sent again."""
-    return nearcast_pb2.Publish(epoch=epoch, oldest=oldest, begins=begins).SerializeToString()
+    return nearcast_pb2.Publish(epoch=epoch, oldest=oldest).SerializeToString()
 
 
 def join_publish(head: bytes, tail: bytes) -> bytes:

@@ -83,7 +83,6 @@ def decode_publication(body: bytes, publisher: str, received_us: int) -> Publica
         _DIRECT if parsed.durable else _ONCE,
         oldest,
         received_us,
-        begins=parsed.begins,
     )
 
 

@@ -131,8 +131,6 @@ class Publish(msgspec.Struct, frozen=True, gc=False):
     x_km: float = 0.0
     y_km: float = 0.0
     published_us: int = 0
-    begins: bool = False
-    """Nothing of the topic and epoch was sent in another session, nothing was acknowledged."""
 
 
 class Published(msgspec.Struct, frozen=True, gc=False):

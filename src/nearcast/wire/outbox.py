@@ -42,22 +42,9 @@ class _Stream:
     unsent: int = 1
     """The lowest sequence that has not been sent in this session."""
     pending: dict[int, _Pending] = field(default_factory=dict)
-    begins: bool = True
-    """Nothing was sent in another session than this one, or in another epoch."""
     paused_until: float = _AT_ONCE
     repeat_due: float = _NEVER
     """Nothing has to be repeated before."""
-
-    def restart(self) -> None:
-        """Send all that is in flight again: in another session, or in another epoch."""
-        self.begins = self.begins and self.oldest == 1 and not self.was_sent
-        self.unsent = self.oldest
-
-    @property
-    def was_sent(self) -> bool:
-        """Whether the first of those that wait was sent before."""
-        first = self.pending.get(self.oldest)
-        return first is not None and first.times_sent > 0
 
 
 class Outbox:
@@ -115,8 +102,7 @@ class Outbox:
         return frames
 
     def _send(self, stream: _Stream, now: float, epoch: int, frames: list[bytes]) -> None:
-        begins = stream.begins and stream.oldest == 1
-        tail = encode_publish_tail(epoch, stream.oldest, begins=begins)
+        tail = encode_publish_tail(epoch, stream.oldest)
         if stream.repeat_due <= now:
             stream.repeat_due = _NEVER
             for sequence in range(stream.oldest, stream.unsent):
@@ -206,8 +192,7 @@ class Outbox:
         self._fresh.pop(topic, None)
         size = len(stream.pending)
         self._size -= size
-        stream.restart()
-        stream.paused_until, stream.repeat_due = _AT_ONCE, _NEVER
+        stream.unsent, stream.paused_until, stream.repeat_due = stream.oldest, _AT_ONCE, _NEVER
         other._streams[topic] = stream
         other._size += size
         if size:
@@ -217,7 +202,7 @@ class Outbox:
         """Send all of a topic that is in flight at once: its epoch is another one."""
         stream = self._active.get(topic)
         if stream is not None:
-            stream.restart()
+            stream.unsent = stream.oldest
             self._fresh[topic] = stream
 
     def restart(self) -> None:
@@ -226,7 +211,7 @@ class Outbox:
         self._paused_until = self._repeat_due = _AT_ONCE
         for stream in self._streams.values():
             stream.paused_until = _AT_ONCE
-            stream.restart()
+            stream.unsent = stream.oldest
 
     def next_due(self) -> float:
         """Return when `frames` has something again, or shortly before."""

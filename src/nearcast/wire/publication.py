@@ -68,8 +68,6 @@ class Publication(msgspec.Struct, gc=False, eq=False):
     """Counts what this broker processed of the topic; 0 when it is not counted."""
     notices: bytes = NO_NOTICES
     """What notifications it caused here, encoded."""
-    begins: bool = False
-    """No other broker can have taken anything of its stream in this epoch."""
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Publication) and (

@@ -57,7 +57,7 @@ class Report(_message.Message):
     def __init__(self, x_km: _Optional[float] = ..., y_km: _Optional[float] = ..., direction_deg: _Optional[float] = ..., speed_mps: _Optional[float] = ...) -> None: ...
 
 class Publish(_message.Message):
-    __slots__ = ("topic", "epoch", "sequence", "oldest", "durable", "payload", "has_position", "x_km", "y_km", "published_us", "begins")
+    __slots__ = ("topic", "epoch", "sequence", "oldest", "durable", "payload", "has_position", "x_km", "y_km", "published_us")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     SEQUENCE_FIELD_NUMBER: _ClassVar[int]
@@ -68,7 +68,6 @@ class Publish(_message.Message):
     X_KM_FIELD_NUMBER: _ClassVar[int]
     Y_KM_FIELD_NUMBER: _ClassVar[int]
     PUBLISHED_US_FIELD_NUMBER: _ClassVar[int]
-    BEGINS_FIELD_NUMBER: _ClassVar[int]
     topic: str
     epoch: int
     sequence: int
@@ -79,8 +78,7 @@ class Publish(_message.Message):
     x_km: float
     y_km: float
     published_us: int
-    begins: bool
-    def __init__(self, topic: _Optional[str] = ..., epoch: _Optional[int] = ..., sequence: _Optional[int] = ..., oldest: _Optional[int] = ..., durable: _Optional[bool] = ..., payload: _Optional[bytes] = ..., has_position: _Optional[bool] = ..., x_km: _Optional[float] = ..., y_km: _Optional[float] = ..., published_us: _Optional[int] = ..., begins: _Optional[bool] = ...) -> None: ...
+    def __init__(self, topic: _Optional[str] = ..., epoch: _Optional[int] = ..., sequence: _Optional[int] = ..., oldest: _Optional[int] = ..., durable: _Optional[bool] = ..., payload: _Optional[bytes] = ..., has_position: _Optional[bool] = ..., x_km: _Optional[float] = ..., y_km: _Optional[float] = ..., published_us: _Optional[int] = ...) -> None: ...
 
 class Published(_message.Message):
     __slots__ = ("topic", "epoch", "up_to", "level")
