@@ -45,6 +45,6 @@ def test_all_figures_come_out_of_one_sweep(spark: SparkSession, tmp_path: Path) 
     assert verdicts["2021-14", "NS gives the smallest distance to the home server"]
     assert verdicts["2021-14", "OTOS gives more delay Y1 than RELOC constantly"]
     assert verdicts["2022-3c", "D3 reduces what exceeds the permissible delays"]
-    assert len(list(tmp_path.glob("*.png"))) == len(list(tmp_path.glob("*.csv"))) == 16
+    assert len(list(tmp_path.glob("*.png"))) == len(list(tmp_path.glob("*.csv"))) == 18
     # Nothing is computed twice.
     assert run_sweep(spark, cells, tmp_path / "sweep").reused == len(cells)

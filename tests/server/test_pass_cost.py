@@ -47,7 +47,7 @@ def site_with_subscribers() -> tuple[SimulatedSite, SimulatedClient]:
     return site, publisher
 
 
-@pytest.mark.parametrize(("batch", "most_calls"), [(1, 160), (60, 60)])
+@pytest.mark.parametrize(("batch", "most_calls"), [(1, 170), (60, 60)])
 def test_a_message_to_ten_subscribers_takes_few_calls(batch: int, most_calls: int) -> None:
     site, publisher = site_with_subscribers()
     node = site.servers["e1"].node

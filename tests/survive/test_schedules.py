@@ -59,3 +59,9 @@ def test_hasty_takeovers_lose_and_double_nothing_but_messages_in_doubt(first: in
 def test_a_seed_gives_the_same_schedule_again() -> None:
     first, again = (run_schedule(7) for _ in range(2))
     assert first == again
+
+
+@pytest.mark.parametrize("seed", [75, 287])
+def test_a_server_that_stood_in_asks_the_others_when_orders_no_longer_name_them(seed: int) -> None:
+    kinds = [*FAULTS, *(["switch_plan"] * 3 if seed == 287 else [])]
+    assert not run_schedule(seed, kinds, takeover_s=0.3).findings.violations

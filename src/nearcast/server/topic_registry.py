@@ -83,7 +83,12 @@ class TopicRegistry:
                 self.announced[topic] = None
         here = [one.topic for one in orders.topics if self._is_ordered_here(one.topic)]
         topics = dict.fromkeys([*here, *self._recovered, *self.announced, *self._broker.topics])
+        doubtful = [one for one in topics if one in before or one in self._recovered]
         actions = [one for topic in topics for one in self._manage(topic)]
+        strangers = tuple(sorted(servers - {self._settings.server}))
+        for topic in doubtful:
+            if topic not in self._orders:  # who else manages it is no longer said, or never was
+                self._suspect(topic, strangers)
         for topic in self._broker.topics:
             if self.is_past(topic) and self._orders[topic] != before.get(topic):
                 self._farewells += [(one, topic) for one in self._others(topic)]
@@ -113,11 +118,16 @@ class TopicRegistry:
         if self.is_full:
             return []
         actions = self._manage(topic)
+        if topic in self._broker.topics:
+            self.announced[topic] = None
+            self._suspect(topic, tuple(strangers))
+        return actions
+
+    def _suspect(self, topic: str, strangers: tuple[str, ...]) -> None:
+        """Have all these servers asked for streams of a topic, until they have answered."""
         managed = self._broker.topics.get(topic)
         if managed is not None:
-            self.announced[topic] = None
-            managed.settings = replace(managed.settings, strangers=tuple(strangers))
-        return actions
+            managed.settings = replace(managed.settings, strangers=strangers)
 
     def on_manages(self, server: str, topic: str, *, past: bool) -> bool:
         """Note that another server manages a topic, or did; tell whether it has to hear of us."""
