@@ -65,3 +65,8 @@ def test_a_seed_gives_the_same_schedule_again() -> None:
 def test_a_server_that_stood_in_asks_the_others_when_orders_no_longer_name_them(seed: int) -> None:
     kinds = [*FAULTS, *(["switch_plan"] * 3 if seed == 287 else [])]
     assert not run_schedule(seed, kinds, takeover_s=0.3).findings.violations
+
+
+def test_an_answer_that_was_overtaken_says_nothing_of_what_overtook_it() -> None:
+    """A home that was paused answers old reports first; its answers come after what it sends then."""
+    assert not run_schedule(5339).findings.violations

@@ -50,6 +50,8 @@ class ClientLink:
         self.channel = channel
         self.header = write_header(Header(Kind.SEALED, index))
         """How the server's datagrams of this session begin."""
+        self.is_newest = True
+        """Whether no datagram that was sent after the last one has arrived before it."""
         self.report_due = now
         """The first report confirms the session: it is repeated until the server is heard."""
         self._settings = settings
@@ -78,7 +80,10 @@ class ClientLink:
 
     def open(self, data: bytes, now: float) -> bytes:
         """Return the payload of a datagram and note that the server is alive."""
+        window = self.channel.window
+        highest = window.highest
         payload = self.channel.open(data)
+        self.is_newest = window.highest > highest
         self.last_heard, self._confirm_wait_s = now, None
         self._asked_at, self._probes = _NEVER, 0
         return payload

@@ -293,7 +293,9 @@ class ClientSession:
             case Gap():
                 self._hearing.on_gap(message)
             case Heartbeat(token=b"", answer=False, lost=False):
-                self._hearing.cursors.on_settled(message.unsettled_ms / 1000, now)
+                # one that was overtaken says nothing of what overtook it
+                if self._home.link is not None and self._home.link.is_newest:
+                    self._hearing.cursors.on_settled(message.unsettled_ms / 1000, now)
             case Heartbeat(token=b"", answer=False):
                 if self._home.handshake is None:
                     self.connect(now)  # in a new session it can be asked for

@@ -242,7 +242,7 @@ def _all_mutants() -> Iterable[Mutant]:
             "orders are not kept",
             "nearcast.testing.simulated_server.SimulatedServer._save_orders",
             _nothing,
-            partial(schedules, "kill", "switch_plan"),
+            partial(schedules, "crash", "switch_plan", seeds=range(80, 140)),
         ),
         Mutant(
             "truncated segments are not noticed",
