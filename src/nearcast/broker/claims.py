@@ -12,9 +12,9 @@ from nearcast.broker.topic_processing import TopicProcessing
 from nearcast.spool.changes import Position
 from nearcast.wire.publication import Publication
 
-__all__ = ["TopicClaims"]
+__all__ = ["CLAIMED", "TopicClaims"]
 
-_CLAIMED = f"{MARK}claimed/"
+CLAIMED = f"{MARK}claimed/"
 """What the streams of servers that have claimed something begin with."""
 
 
@@ -49,8 +49,8 @@ class TopicClaims:
     def restore(self) -> None:
         """Begin with what the gate found in the log."""
         self.states.restore()
-        names = [one for one in self._gate.streams if one.startswith(_CLAIMED)]
-        self._claimers = dict.fromkeys(one.removeprefix(_CLAIMED) for one in names)
+        names = [one for one in self._gate.streams if one.startswith(CLAIMED)]
+        self._claimers = dict.fromkeys(one.removeprefix(CLAIMED) for one in names)
 
     @property
     def are_open(self) -> bool:
@@ -282,7 +282,7 @@ class TopicClaims:
                 continue
             if token.server not in self._claimers:
                 self._claimers[token.server] = None
-                self._advance(_CLAIMED + token.server, 0, 1)
+                self._advance(CLAIMED + token.server, 0, 1)
             stream = self._gate.streams.get(publisher)
             if stream is not None and stream.is_owned:
                 stream.is_owned = False
@@ -335,7 +335,7 @@ class TopicClaims:
             self._whole.pop(token.server, None)
 
     def _may_yield(self, server: str, is_whole: bool) -> bool:
-        states, mark = self.states, self._gate.streams.get(_CLAIMED + server)
+        states, mark = self.states, self._gate.streams.get(CLAIMED + server)
         if mark is not None and not mark.is_durable:
             return False  # after a restart it has to be asked
         if states.taken(server) is None:
