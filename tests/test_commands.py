@@ -20,10 +20,10 @@ from shown_commands import LONG, ROOT, in_help, in_pages, leaves, with_verb
 HELP = in_help()
 SHOWN = list(dict.fromkeys([*in_pages(), *(line for lines in HELP.values() for line in lines)]))
 PLANNING = ("scenario", "plan", "evaluate", "compare", "size")
-PIPELINE, SITE = ("pipeline",), ("up", "status", "apply", "client", "serve", "processors")
-CEREMONY, FLOWS = ("site",), ("flow",)
+PIPELINE, SITE = ("pipeline",), ("up", "status", "apply", "client", "serve", "processors", "replan")
+CEREMONY, FLOWS, KAFKA = ("site",), ("flow",), ("kafka",)
 """Run by tests/pipeline/test_page_commands.py, tests/site/test_pages.py, tests/cli/test_site.py,
-tests/flow/test_flow.py."""
+tests/flow/test_flow.py, tests/site/test_kafka.py."""
 
 
 def nearcast_part(line: str) -> list[str]:
@@ -50,11 +50,12 @@ def test_no_kind_of_command_is_left_out() -> None:
     for line in SHOWN:
         assert (
             re.match(
-                r"make |\. \.venv|python -c |python examples/|PYTHONPATH=\. nearcast up ", line
+                r"make |\. \.venv|python -c |python examples/|spark-submit |PYTHONPATH=\. nearcast up ",
+                line,
             )
             or re.match(r"echo .* \| nearcast client ", line)
             or line.split()[:2] == ["nearcast", "demo"]
-            or line.split()[1] in (*PLANNING, *PIPELINE, *SITE, *CEREMONY, *FLOWS)
+            or line.split()[1] in (*PLANNING, *PIPELINE, *SITE, *CEREMONY, *FLOWS, *KAFKA)
         ), line
 
 
@@ -63,7 +64,7 @@ def test_the_verbs_of_make_that_are_shown_exist() -> None:
     text = "\n".join(
         [*SHOWN, (ROOT / "README.md").read_text(), (ROOT / "CONTRIBUTING.md").read_text()]
     )
-    for verb in set(re.findall(r"(?:^|`)make ([a-z]+)", text, re.M)):
+    for verb in set(re.findall(r"(?:^|`)make ([a-z-]+)", text, re.M)):
         assert f"\n{verb}:" in makefile, verb
 
 
@@ -89,6 +90,7 @@ def write_inputs(folder: Path) -> None:
     (folder / "users.csv").write_text("latitude,longitude\n" + "\n".join(users))
     shape = LogShape(clients=40, topics=6, members=50, messages_per_member=2, in_degrees=True)
     write_publication_log(folder / "log.jsonl", shape, seed=1)
+    (folder / "flows.json").write_text('{"flows": []}')  # as of a site where none runs
 
 
 @pytest.mark.slow

@@ -5,6 +5,8 @@
     NearcastError
     ├── ScenarioError (ValueError)   a scenario, an import or a table is wrong
     ├── PlanError (ValueError)       a plan does not fit its scenario
+    ├── AreaError (ValueError)       an area of interest or a road network is wrong
+    ├── FilterError (ValueError)     a content filter or an attribute is wrong
     ├── ConfigError (ValueError)     an option or a setting is wrong
     ├── OutputError                  an output cannot be written
     ├── PipelineError                Spark cannot start, or a stage of it failed
@@ -26,7 +28,9 @@ import errno
 
 __all__ = [
     "NO_ROOM",
+    "AreaError",
     "ConfigError",
+    "FilterError",
     "NearcastError",
     "OutputError",
     "PipelineError",
@@ -81,6 +85,24 @@ class ScenarioError(_LocatedError):
 
 class PlanError(_LocatedError):
     """A plan is unreadable or does not fit the scenario it is applied to."""
+
+
+class AreaError(NearcastError, ValueError):
+    """An area of interest, a position or a road network cannot be used, and why."""
+
+
+class FilterError(NearcastError, ValueError):
+    """A content filter or an attribute cannot be used, and why.
+
+    Parameters
+    ----------
+    position
+        Where in the text of the filter, counted from 1; None for an attribute.
+    """
+
+    def __init__(self, message: str, position: int | None = None) -> None:
+        super().__init__(message if position is None else f"character {position}: {message}")
+        self.position = position
 
 
 class ConfigError(NearcastError, ValueError):

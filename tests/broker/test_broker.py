@@ -208,7 +208,7 @@ def test_what_waited_for_a_server_that_is_given_up_is_sent_again_by_who_still_wa
     for sequence in (1, 2):
         broker.admit(message("car", sequence), "home", 0.0)
     broker.run(0.0)
-    broker.repeat_claims(lambda topic, server: True, lambda server: True, lambda _: True)
+    broker.claims.repeat(lambda topic, server: True, lambda server: True, lambda _: True)
     actions = broker.run(5.0)
     assert actions.taken_over == [TakenOver("t", "car", ("b",))]
     assert stored(actions) == []
@@ -469,7 +469,7 @@ def test_a_stream_that_was_yielded_is_not_taken_by_older_orders_though_the_serve
     settings = TopicSettings("t", 10, version=1)
     broker = broker_with(settings)
     broker.on_committed([ticket(handle(broker, [message("car", 1)], 0.0))])
-    broker.on_claim("t", ["car"], Token(2, 1, "new", 7), whole=False)
+    broker.claims.on_claim("t", ["car"], Token(2, 1, "new", 7), whole=False)
     fenced = broker.run(1.0)
     assert fenced.claims == []  # a crash now may forget it
     yielded = broker.on_committed([ticket(fenced)]).claims
@@ -483,5 +483,5 @@ def test_a_stream_that_was_yielded_is_not_taken_by_older_orders_though_the_serve
     asked = [one.to_server for one in actions.claims if isinstance(one, Ask)]
     assert (len(actions.busy), asked) == ((0, ["new"]) if restarts else (1, []))
     # a server that the site no longer has is not waited for
-    broker.repeat_claims(lambda *_: False, lambda _: True, lambda _: False)
+    broker.claims.repeat(lambda *_: False, lambda _: True, lambda _: False)
     assert stored(broker.run(3.0)) == ([("car", 2)] if restarts else [])

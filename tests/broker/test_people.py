@@ -143,3 +143,19 @@ def test_options_that_make_no_sense_are_refused() -> None:
     ):
         with pytest.raises(ConfigError):
             make()
+
+
+@pytest.mark.parametrize("kind", [PersonCount, PersonMatch])
+def test_a_state_that_is_split_and_merged_is_the_same(
+    kind: type[PersonCount] | type[PersonMatch],
+) -> None:
+    processor, other = kind(), kind()
+    look = [0.5] * 16
+    for camera in ("north", "north", "south"):
+        run(processor, [json.dumps({"camera": camera, "look": look}).encode()])
+    before = json.loads(processor.state())
+    other.merge(processor.split(lambda camera: camera == "south"))
+    assert b"south" not in processor.state()
+    assert b"north" not in other.state()
+    processor.merge(other.state())
+    assert json.loads(processor.state()) == before

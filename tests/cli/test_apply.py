@@ -42,7 +42,7 @@ def applied(run: Run, folder: Path, manager: Manager, *more: str) -> Any:
     token.write_text("secret\n")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(http_client, "ask", manager.ask)
-        patch.setattr("nearcast.cli.apply.time.sleep", lambda _: None)
+        patch.setattr("nearcast.site.plan_access.time.sleep", lambda _: None)
         return run("apply", folder, "--manager", URL, "--token-file", token, *more)
 
 
@@ -75,3 +75,21 @@ def test_servers_that_do_not_get_the_plan_are_named(run: Run, tmp_path: Path) ->
     answer = applied(run, tmp_path, Manager(2, stuck=True), "--timeout-s", "0")
     assert answer.code == 2
     assert "do not have it yet: e0, e1" in answer.err
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--site", URL], "needs --token-file, --scenario, --log and --work"),
+        (["--site", "nowhere"], "nowhere/site.json"),
+        (["--site", "nowhere", "--log", "log"], "are for a URL"),
+        (["--site", "nowhere", "--every", "soon"], "'soon' is not a time such as 60s"),
+        (["--site", "nowhere", "--every", "-1s"], "is not a time"),
+        (["--site", "nowhere", "--method", "magic"], "there is no method 'magic'"),
+        (["--site", "nowhere", "--migration-price", "-1"], "--migration-price"),
+    ],
+)
+def test_re_planning_that_cannot_be_is_refused(run: Run, options: list[str], said: str) -> None:
+    answer = run("replan", *options)
+    assert answer.code == 2
+    assert said in answer.err

@@ -20,6 +20,7 @@ from cli.conftest import Answer, Run
 from nearcast.links.http_client import ask
 from nearcast.sdk import SyncClient
 from nearcast.testing.ports import closed_port
+from nearcast.testing.recording_processor import RECORDING
 from small_site.making import metrics_of, until
 
 START_S = 60.0
@@ -339,3 +340,79 @@ def test_a_damaged_list_of_revocations_does_not_stop_a_running_server(
             with SyncClient.connect(sign, timeout_s=30) as other:
                 other.echo()
             until(lambda: ask(f"{server.said['http']}/status")["sessions"] == 1, "one is left")
+
+
+NOTES = f"""name = "notes"
+sources = ["notes"]
+
+[components.note]
+processor = "{RECORDING}"
+inputs = ["notes"]
+output = "noted"
+mapping = {{ field = "key" }}
+"""
+
+
+def _note(client: SyncClient, number: int) -> None:
+    body = {"key": "k", "publisher": "car", "number": number}
+    client.publish("notes", json.dumps(body)).wait(START_S)
+
+
+@pytest.mark.slow
+def test_a_flow_runs_and_goes_on_after_a_crash(run: Run, tmp_path: Path) -> None:
+    data, file = tmp_path / "broker", tmp_path / "notes.toml"
+    file.write_text(NOTES)
+    heard: list[int] = []
+    with serving(data, *PORTS) as server:
+        answer = run("flow", "run", file, "--data", data, "--json")
+        said = json.loads(answer.out)
+        assert said == {"number": 1, "begins_at": {"note": "standalone"}, "late": []}
+        car, sign = enrol(run, data, "car"), enrol(run, data, "sign")
+        with SyncClient.connect(sign, timeout_s=START_S) as hearer:
+            hearer.subscribe("noted")
+            with SyncClient.connect(car, timeout_s=START_S) as client:
+                for number in range(5):
+                    _note(client, number)
+            server.kill()  # some of them may be in an outbox only
+            with serving(data) as again:
+                with SyncClient.connect(car, timeout_s=START_S) as client:
+                    _note(client, 5)
+                while len(heard) < 6:
+                    one = hearer.next_notification(timeout_s=START_S)
+                    assert one is not None, heard
+                    heard.append(json.loads(one.payload)["number"])
+                assert heard == [0, 1, 2, 3, 4, 5]
+                (flow,) = json.loads(run("flow", "show", "--data", data, "--json").out)["flows"]
+                (place,) = flow["components"]["note"]["places"]
+                assert (flow["number"], place["server"]) == (1, "standalone")
+                words = ("notes", "note", "--from", "standalone", "--to", "x", "--data", data)
+                refused = run("flow", "move", *words)
+                assert (refused.code, "nowhere to move" in refused.err) == (2, True)
+                assert run("flow", "stop", "notes", "--data", data).code == 0
+                until(lambda: not ask(f"{again.said['http']}/status")["flows"], "it has ended")
+    assert json.loads(run("flow", "run", file, "--data", data, "--json").out)["number"] == 2
+
+
+def test_bad_flows_of_a_standalone_server_are_told(run: Run, tmp_path: Path) -> None:
+    data, file = tmp_path / "broker", tmp_path / "notes.toml"
+    file.write_text(NOTES)
+    missing = run("flow", "run", file, "--data", data)
+    assert (missing.code, "serve standalone" in missing.err) == (2, True)
+    assert not data.exists()
+    enrol(run, data, "car")  # now it is a folder of a server, which never ran
+    for words, mistake in (
+        (["run", file, "--place", "note=elsewhere"], "there is no server 'elsewhere'"),
+        (["run", file, "--site", tmp_path], "either --data"),
+        (["stop", "notes"], "no flow 'notes' runs here"),
+    ):
+        answer = run("flow", *words, "--data", data)
+        assert (answer.code, mistake in answer.err) == (2, True), answer
+    file.write_text(NOTES.replace(RECORDING, "no_such:Thing"))
+    assert "no_such" in run("flow", "run", file, "--data", data).err
+    assert not (data / "flows.json").exists()
+    (data / "flows.json").write_text('{"orders": 5}')
+    file.write_text(NOTES)
+    for words in (["flow", "run", file], ["flow", "show"], ["serve", "standalone"]):
+        answer = run(*words, "--data", data)
+        assert (answer.code, "flows.json" in answer.err) == (2, True), answer
+    assert (data / "flows.json").read_text() == '{"orders": 5}'

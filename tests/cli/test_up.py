@@ -27,9 +27,9 @@ START_S = 120.0
 class RunningUp:
     """``nearcast up --json`` in a session of its own, as from a terminal."""
 
-    def __init__(self, scenario: Path) -> None:
+    def __init__(self, scenario: Path, *more: str) -> None:
         program = Path(sys.executable).parent / "nearcast"
-        options = ["--plan", str(scenario / "plan"), "--no-delays", "--json"]
+        options = ["--plan", str(scenario / "plan"), "--no-delays", "--json", *more]
         self.process = subprocess.Popen(
             [program, "up", str(scenario), *options],
             stdout=subprocess.PIPE,
@@ -87,11 +87,11 @@ def scenario(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def start(scenario: Path) -> Iterator[Callable[[], RunningUp]]:
+def start(scenario: Path) -> Iterator[Callable[..., RunningUp]]:
     started: list[RunningUp] = []
 
-    def begin() -> RunningUp:
-        one = RunningUp(scenario)
+    def begin(*more: str) -> RunningUp:
+        one = RunningUp(scenario, *more)
         started.append(one)
         one.wait_ready()
         return one
@@ -119,7 +119,7 @@ def _secrets(site: Path) -> dict[str, Any]:
 
 @pytest.mark.slow
 def test_a_site_runs_heals_keeps_its_data_and_ends_with_nothing_left(
-    scenario: Path, start: Callable[[], RunningUp], run: Run
+    scenario: Path, start: Callable[..., RunningUp], run: Run
 ) -> None:
     site = scenario / "site"
     up = start()
@@ -164,7 +164,7 @@ def test_a_site_runs_heals_keeps_its_data_and_ends_with_nothing_left(
 
 
 @pytest.mark.slow
-def test_all_servers_end_by_themselves_when_up_is_killed(start: Callable[[], RunningUp]) -> None:
+def test_all_servers_end_by_themselves_when_up_is_killed(start: Callable[..., RunningUp]) -> None:
     up = start()
     up.process.kill()
     code, _, _ = up.wait_ended()
@@ -236,3 +236,19 @@ def test_a_server_of_a_name_that_the_site_needs_is_refused(run: Run, tmp_path: P
     answer = run("up", scenario, "--plan", scenario / "plan", "--json")
     assert answer.code == 2
     assert answer.err == "error: server 'cloud' of the scenario: the site needs this name\n"
+
+
+@pytest.mark.slow
+def test_re_planning_runs_beside_the_site_and_ends_with_it(
+    scenario: Path, start: Callable[..., RunningUp]
+) -> None:
+    site = scenario / "replanned"
+    up = start("--site", str(site), "--replan-every", "1s")
+    rounds = site / "replans" / "rounds.jsonl"
+    until(lambda: rounds.exists() and rounds.read_text().count("\n") >= 2, "two rounds", 120)
+    done = json.loads(rounds.read_text().splitlines()[0])
+    assert done["failed"]  # nobody has published
+    assert "the event log is empty" in done["reason"]
+    assert "failed, the plan in force stays" in (site / "output" / "replan.log").read_text()
+    up.process.kill()
+    up.wait_ended()

@@ -16,7 +16,14 @@ from delay.reference import (
     ratio,
     roles,
 )
-from nearcast.delay.limits import delay_limits, nearest_leg_limit_ms
+from nearcast.delay.limits import (
+    delay_limits,
+    limit_effort,
+    limit_totals,
+    limits_from,
+    nearest_leg_limit_ms,
+)
+from nearcast.delay.totals import add_totals
 from nearcast.domain.generators.reloc2021 import Reloc2021, generate_reloc2021
 from nearcast.domain.scenario import Scenario
 
@@ -94,3 +101,33 @@ def one_server_limit(scenario: Scenario) -> float:
             total += float(np.minimum(best, cloud).mean())
             count += 1
     return total / count
+
+
+@pytest.mark.parametrize("measured", [False, True])
+@pytest.mark.parametrize("seed", range(6))
+def test_topics_with_too_many_pairs_lower_the_limit_but_keep_it_one(
+    seed: int, measured: bool
+) -> None:
+    scenario = random_scenario(seed, measured=measured)
+    whole = delay_limits(scenario)
+    values = []
+    for most_pairs in (1, 8, 20):
+        effort = limit_effort(scenario, most_pairs)
+        limits = delay_limits(scenario, most_pairs)
+        assert (limits.speed_ms is None) == (measured or effort.topics_by_legs > 0)
+        assert limits.one_server_ms is not None
+        values.append(limits.one_server_ms)
+    assert whole.one_server_ms is not None
+    assert 0 < values[0] <= values[1] + 1e-12 <= values[2] + 2e-12 <= whole.one_server_ms + 3e-12
+    assert limit_effort(scenario, 1).topics_by_legs > 0
+
+
+def test_limits_add_up_over_parts_of_the_member_rows() -> None:
+    scenario = generate_reloc2021(Reloc2021(topics=12, servers_per_side=3), seed=2)
+    for most_pairs in (10**6, 2_000):
+        effort = limit_effort(scenario, most_pairs)
+        parts = [limit_totals(scenario, effort, slice(at, at + 7)) for at in range(0, 400, 7)]
+        added = limits_from(scenario, effort, add_totals(parts))
+        whole = delay_limits(scenario, most_pairs)
+        assert added.one_server_ms == pytest.approx(whole.one_server_ms, rel=1e-12)
+        assert (added.speed_ms is None) == (most_pairs == 2_000)

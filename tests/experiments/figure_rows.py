@@ -39,6 +39,7 @@ def made_up_row(cell: SweepCell) -> dict[str, Any]:
         "home_km_mean": float(rng.uniform(2, 12)),
         "home_km_sd": 1.0,
         "pair_ms": None,
+        "topic_brokers": None,
     }
     metrics = {
         name: float(value)
@@ -47,7 +48,9 @@ def made_up_row(cell: SweepCell) -> dict[str, Any]:
     if cell.model is Model.PLACEMENT:
         scenario = make_scenario(cell.source, cell.parameters, cell.seed)
         pairs = choose_pairs(scenario, cell.model, rng)
-        return row | {"pair_ms": rng.uniform(0.2, 2, len(pairs)).tolist()}
+        brokers = rng.integers(0, 4, len(scenario.topics)).tolist()
+        pair_ms = rng.uniform(0.2, 2, len(pairs)).tolist()
+        return row | {"pair_ms": pair_ms, "topic_brokers": brokers}
     if cell.model is Model.CONNECTIONS:
         return row | metrics | {"Y3": 3.0, "nearest_legs_ms": 0.1, "speed_ms": None}
     return row | metrics | {"speed_ms": 0.2, "one_server_ms": 0.4}

@@ -18,7 +18,7 @@ from nearcast.experiments.figures import (
     spool_sweep,
 )
 from nearcast.experiments.figures.examples2021 import size_verdicts
-from nearcast.experiments.figures.figure import Verdict
+from nearcast.experiments.figures.figure import FindingKind, Verdict, beside, judge, tally
 from nearcast.experiments.figures.placement_findings import PairTable
 from nearcast.experiments.figures.preliminary2021 import Plans, method_verdicts, step_verdicts
 
@@ -88,7 +88,7 @@ def spool_curves(reloc_last: float, load_last: float) -> Table:
 def test_spool_findings() -> None:
     agreeing = spool_sweep.verdicts(curves_of(spool_curves(1.6, 3300.0)))
     assert agreement(agreeing) == [True, True]
-    assert "2.60 ms less than without cooperation" in agreeing[1].ours
+    assert "2.600 ms less than without cooperation" in agreeing[1].ours
     against = spool_sweep.verdicts(curves_of(spool_curves(4.0, 3300.0)))
     assert agreement(against) == [False, False]
     assert "OTOS at p = 4" in against[0].ours
@@ -109,7 +109,9 @@ def test_region_findings() -> None:
     assert agreement(region_sweep.verdicts(curves_of(region_curves(2.1, 0.8)))) == [True, True]
     against = region_sweep.verdicts(curves_of(region_curves(4.8, 2.0)))
     assert agreement(against) == [False, False]
-    assert "+153 % (sigma 10 km); among K up to 4: +5 %" in against[0].ours
+    assert "+153 % (sigma 10 km)" in against[0].ours
+    few = region_sweep.verdicts(curves_of(region_curves(4.8, 2.0)).at([1.0, 4.0]))
+    assert agreement(few) == [True, True]
     assert "falls until K = 4" in against[1].why
 
 
@@ -161,32 +163,35 @@ def test_a_delay_near_ratio_one_is_judged_by_six_ms() -> None:
     assert agreement(reloc2020.delay_verdicts(curves_of(table))) == [True, False]
 
 
-def pairs(**ms: list[float]) -> PairTable:
+def pairs(d3_brokers: tuple[int, int] = (2, 2), **ms: list[float]) -> PairTable:
     """Two topics of three pairs each; the second may take longer."""
     return PairTable(
         topic=np.array([0, 0, 0, 1, 1, 1]),
         distance_km=np.array([1.0, 5, 9, 1, 5, 9]),
         permissible_ms=np.array([0.5, 0.5, 0.5, 1.5, 1.5, 1.5]),
         ms={Objective(name): np.array(values) for name, values in ms.items()},
+        brokers={Objective.D1: np.array([2, 2]), Objective.D3: np.array(d3_brokers)},
     )
 
 
 def test_d2_favours_near_pairs() -> None:
     d1 = [1.0, 1, 1, 1, 1, 1]
     agreeing = placement_findings.distance_verdicts([pairs(d1=d1, d2=[0.8, 1, 1.1, 0.9, 1, 1.2])])
-    assert agreement(agreeing) == [True] * 3
+    assert agreement(agreeing) == [True] * 2
     assert "of 2 pairs 2 are faster and 0 slower" in agreeing[0].ours
     against = placement_findings.distance_verdicts([pairs(d1=d1, d2=[1.2, 1, 0.8, 1, 1, 1])])
-    assert agreement(against) == [False] * 3
+    assert agreement(against) == [False] * 2
 
 
 def test_d3_favours_topics_that_are_late() -> None:
     d1 = [0.9, 0.8, 0.4, 1.0, 1.0, 1.0]
-    table = pairs(d1=d1, d3=[0.5, 0.6, 0.4, 1.2, 1.4, 1.0])
-    assert agreement(placement_findings.tight_verdicts([table])) == [True] * 3
+    table = pairs((3, 1), d1=d1, d3=[0.5, 0.6, 0.4, 1.2, 1.4, 1.0])
+    tight = placement_findings.tight_verdicts([table])
+    assert agreement(tight) == [True] * 2
+    assert "2 and 3 of the shorter half of permissible delays, 2 and 1 of" in tight[1].ours
     assert agreement(placement_findings.loose_verdicts([table])) == [True, True]
     late = pairs(d1=d1, d3=[0.95, 0.85, 0.6, 0.9, 0.9, 1.6])
-    assert agreement(placement_findings.tight_verdicts([late])) == [False] * 3
+    assert agreement(placement_findings.tight_verdicts([late])) == [False] * 2
     verdicts = placement_findings.loose_verdicts([late])
     assert agreement(verdicts) == [False, False]
     assert verdicts[1].ours == "0 of the 1 slower pairs"
@@ -225,14 +230,35 @@ def test_methods_are_told_by_the_servers_they_use() -> None:
     middle = ([0, 0, 1], [1.0] * 3)
     methods: dict[str, Any] = {"random": all_over, "nearest": all_over, "optimised": middle}
     good = plans(otos=alone, reloc=middle, **methods)
-    assert agreement(method_verdicts([good])) == [True, True]
+    assert agreement(method_verdicts([good])) == [True]
     bad = plans(otos=middle, reloc=all_over, **{**methods, "nearest": middle})
-    assert agreement(method_verdicts([bad])) == [False, False]
+    assert agreement(method_verdicts([bad])) == [False]
 
 
 def test_topic_sizes_are_held_against_the_papers_numbers() -> None:
     as_paper = np.full(64, 14)
     as_paper[0] = 21
-    assert agreement(size_verdicts(as_paper, 4)) == [True, True, True]
-    assert agreement(size_verdicts(np.full(65, 22), 4)) == [False, False, False]
-    assert agreement(size_verdicts(as_paper, 2)) == [True, True, False]
+    assert agreement(size_verdicts(as_paper)) == [True, True]
+    assert agreement(size_verdicts(np.full(65, 22))) == [False, False]
+
+
+def test_only_tests_are_counted_and_other_settings_stand_beside_a_verdict() -> None:
+    found = sigma_sweep.verdicts(curves_of(as_in_the_paper()), 0.0)
+    assert tally(found) == {
+        FindingKind.INPUT: (0, 0),
+        FindingKind.BY_CONSTRUCTION: (2, 2),
+        FindingKind.CALIBRATED: (3, 3),
+        FindingKind.TEST: (2, 2),
+    }
+    good, bad = judge("a", True, "1 ms"), judge("a", False, "2 ms")
+    (both,) = beside([good], [bad], "at p = 3")
+    assert both.agrees
+    assert both.elsewhere == ("at p = 3: does not agree (2 ms)",)
+
+
+def test_curves_at_some_points_and_with_another_line() -> None:
+    curves = curves_of({"a": {1.0: {"Y": 1.0}, 2.0: {"Y": 2.0}}, "b": {1.0: {"Y": 5.0}}})
+    assert curves.at([2.0]).xs("a") == [2.0]
+    other = curves.instead("a", "b")
+    assert other.lines == ["a"]
+    assert other.means("a", "Y") == [5.0]

@@ -43,18 +43,24 @@ def test_the_figures_are_those_of_the_papers() -> None:
 
 def test_cells_cover_every_point_method_and_seed_once() -> None:
     count = {name: len(figure.cells(FULL)) for name, figure in FIGURES.items()}
-    assert count["2020-2"] == count["2020-3c"] == 5 * 6 * 10
-    assert count["2021-14"] == 5 * 6 * 20
-    assert count["2021-15"] == 7 * 7 * 20
-    assert count["2021-16"] == (9 * 5 + 5) * 20
-    assert (count["2022-3a"], count["2022-3b"], count["2022-3d"]) == (0, 20, 20)
+    assert count["2020-2"] == count["2020-3c"] == (5 * 6 + 2) * 10
+    assert count["2021-14"] == 5 * 7 * 20
+    assert count["2021-15"] == 7 * 8 * 20
+    assert count["2021-16"] == (2 * 9 * 5 + 5) * 20
+    assert (count["2022-3a"], count["2022-3b"], count["2022-3d"]) == (0, 20, 30)
     for name in ("2021-9", "2021-10", "2021-11", "2021-12", "2021-13", "lasr-fig6", "lasr-fig7"):
         assert count[name] == 0
     # Shared: figure 15 at p = 2 with 14, figure 16 at K = 4 and its optimised plans with 14.
-    of_2021 = count["2021-14"] + count["2021-15"] + count["2021-16"] - (6 + 5 + 5) * 20
-    assert len(cells_of(list(FIGURES.values()), FULL)) == 300 + of_2021 + 30
+    of_2021 = count["2021-14"] + count["2021-15"] + count["2021-16"] - (7 + 10 + 5) * 20
+    assert len(cells_of(list(FIGURES.values()), FULL)) == 320 + of_2021 + 40
     one_seed = cells_of(list(FIGURES.values()), FULL.with_seeds(1))
-    assert len(one_seed) == 30 + of_2021 // 20 + 3
+    assert len(one_seed) == 32 + of_2021 // 20 + 4
+
+
+def test_one_kind_of_relations_is_drawn_within_a_figure() -> None:
+    for name, figure in FIGURES.items():
+        kinds = {cell.relation_kind for cell in figure.cells(FULL) if cell.method == "relation"}
+        assert len(kinds) <= 1, name
 
 
 def test_all_cells_can_run(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from math import inf
 from pathlib import Path
 from random import Random
@@ -11,10 +12,13 @@ import pytest
 from click.testing import CliRunner
 
 from nearcast.cli.bench import bench
-from nearcast.experiments import overlay_churn
+from nearcast.experiments import overlay_churn, overlay_turnover
 from nearcast.experiments.overlay_scale import cases, insertion_order, run
 from nearcast.experiments.overlay_tables import converged_ring
+from nearcast.experiments.overlay_turnover import Turnover
+from nearcast.overlay.overlay import Action
 from nearcast.overlay.params import SuzakuParams
+from nearcast.overlay.peer import SuzakuPeer
 from nearcast.testing.overlay_ring import OverlayRing
 
 
@@ -76,8 +80,34 @@ def test_after_a_crash_of_a_fifth_no_answer_is_wrong_once_repaired() -> None:
         assert second.right == second.asked
 
 
+_TURNOVER = Turnover(peers=30, lookups_per_s=20, churn_s=15, quiet_s=10)
+
+
+def test_while_peers_come_and_go_no_answer_is_wrong_once_repaired() -> None:
+    seconds = overlay_turnover.run(_TURNOVER, seed=3)
+    assert min(sum(one.joins for one in seconds), sum(one.crashes for one in seconds)) >= 5
+    for second in seconds:
+        assert second.asked == second.right + second.wrong + second.unanswered
+        assert second.wrong_repaired == 0
+    assert all(second.right == second.asked for second in seconds[-5:])
+    assert sum(second.right for second in seconds) > 0.9 * 20 * 25
+
+
+def test_answers_for_other_targets_are_told_as_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
+    lookup = SuzakuPeer.lookup
+
+    def mistake(peer: SuzakuPeer, target: int, now: float) -> tuple[int, list[Action]]:
+        return lookup(peer, target // 2, now)
+
+    monkeypatch.setattr(SuzakuPeer, "lookup", mistake)
+    seconds = overlay_turnover.run(replace(_TURNOVER, churn_s=2, quiet_s=2), seed=3)
+    assert sum(one.wrong for one in seconds) > sum(one.right for one in seconds)
+    assert sum(one.wrong_repaired for one in seconds) > 0
+
+
 def test_the_verb_prints_rows_and_draws_a_picture(tmp_path: Path) -> None:
-    arguments = ["overlay", "--keys", "20,40", "--churn-keys", "0", "--json"]
+    arguments = ["overlay", "--keys", "20,40", "--churn-keys", "0"]
+    arguments += ["--turnover-peers", "0", "--json"]
     result = CliRunner().invoke(bench, [*arguments, "--out", str(tmp_path / "out")])
     assert result.exit_code == 0, result.output
     rows = json.loads(result.stdout)["rows"]

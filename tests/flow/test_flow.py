@@ -44,6 +44,9 @@ def test_the_shipped_flow_is_right(tmp_path: Path) -> None:
     ("old", "new", "mistake"),
     [
         ('name = "one"', 'name = ""', "name: is empty"),
+        ('name = "one"', 'name = "a b"', "name 'a b': names of flows and components have letters"),
+        ('name = "one"', f'name = "{"x" * 81}"', "and '.', 80 at most"),
+        ("components.a]", 'components."a@b"]', "name 'a@b': names of flows and components"),
         ('["in"]\n[', '["in", "in"]\n[', "sources: 'in' is there twice"),
         ('["in"]\n[', '["in", "other"]\n[', "sources: no component reads 'other'"),
         ('["in"]\n[', '["in", "out"]\n[', "sources: 'out' is the output of a component"),
@@ -63,6 +66,8 @@ def test_the_shipped_flow_is_right(tmp_path: Path) -> None:
             '"person-count"\nmapping = "shuffle"',
             "component 'a': mapping: processor 'person-count' keeps a state",
         ),
+        ('"out"', '"out"\nmapping = {field = "x", function = "math:sin"}', "either a field or a"),
+        ('"forward"', '"forward"\noptions = { x = 1 }', "processor 'forward' cannot be made"),
         ('"out"', '"out"\nmapping = {}', "mapping: give either a field or a function"),
         ('"out"', '"out"\nmapping = {field = ""}', "mapping: the name is empty"),
         ('"out"', '"out"\nmapping = {function = "f"}', "'f' is not of the form module:name"),
@@ -92,6 +97,10 @@ def test_mistakes_are_named(tmp_path: Path, old: str, new: str, mistake: str) ->
         (ONE + 'colour = "red"', "unknown field `colour` - at `$.components[...]`"),
         (ONE.replace('["in"]\n[', '"in"\n['), "Expected `array`, got `str` - at `$.sources`"),
         (ONE + "mapping = 5", "mapping"),
+        (ONE + "mapping = {field = 5}", "mapping"),
+        (ONE + 'options = "fast"', "options"),
+        (ONE + "[components.a]", "is not valid TOML"),
+        (ONE.replace('"forward"', "5"), "Expected `str`, got `int` - at `$.components[...]"),
         (ONE + 'mapping = "random"', "mapping"),
     ],
 )
@@ -103,6 +112,8 @@ def test_what_is_no_flow_is_refused(tmp_path: Path, text: str, message: str) -> 
 
 def test_a_flow_without_components_or_of_strange_bytes_is_refused(tmp_path: Path) -> None:
     assert check_flow(Flow("x", (), {})) == ["components: there is none"]
+    many = {f"c{at}": Component("forward", ("in",), f"out{at}") for at in range(101)}
+    assert check_flow(Flow("x", ("in",), many)) == ["components: there are more than 100"]
     (tmp_path / "flow.toml").write_bytes(b"name = \xff")
     with pytest.raises(ConfigError, match="is not UTF-8 text"):
         read_flow(tmp_path / "flow.toml")
@@ -173,7 +184,11 @@ def test_the_commands_of_pages_and_help_work(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     lines = with_verb([*in_pages(), *in_help()["flow"]], "flow")
-    assert len(lines) == 2
-    for line in lines:
+    assert len(lines) == 10  # those of a site: tests/site/test_pages.py
+    enrolled = CliRunner().invoke(
+        nearcast, ["client", "enrol", "car", "--data", "broker", "--out", "car.json"]
+    )
+    assert enrolled.exit_code == 0, enrolled.output
+    for line in [one for one in lines if "--site" not in one]:
         done = CliRunner().invoke(nearcast, shlex.split(line)[1:])
         assert done.exit_code == 0, done.output

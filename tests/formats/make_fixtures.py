@@ -21,10 +21,23 @@ import msgspec
 from formats.readers import AUTHORITY, CLIENT_KEY, EDGE_KEY, NOW_S, READERS, read
 from nearcast.broker.notices import Notice, encode_entry, encode_notices
 from nearcast.experiments.survive.random_messages import random_value
+from nearcast.flow.flow import Component, ContentMapping, Flow
+from nearcast.flow.flow_orders import FlowOrder
+from nearcast.overlay import messages as overlay
+from nearcast.overlay.messages import Codec
+from nearcast.overlay.nodes import LinkSeq, NodeOf
+from nearcast.overlay.overlay import Rule
+from nearcast.routing.keys import Key, subscriber_key
 from nearcast.runtime.manager_store import ManagerStore
 from nearcast.sdk.credentials import Credentials, save_credentials
 from nearcast.server.enrolment import EnrolledClient
-from nearcast.server.manager_state import PlanVersion, SiteServer, with_revocations, with_site
+from nearcast.server.manager_state import (
+    PlanVersion,
+    SiteServer,
+    with_flow,
+    with_revocations,
+    with_site,
+)
 from nearcast.server.mesh_messages import MeshMessage, WhereIs, decode_mesh, encode_mesh
 from nearcast.server.orders_from_plan import DELEGATED, PlannedClient, PlannedTopic, SitePlan
 from nearcast.server.peer_channel import Frame, encode_frame
@@ -45,7 +58,7 @@ from nearcast.wire.client_handshake import ClientHandshake
 from nearcast.wire.codec import Refused, decode, encode
 from nearcast.wire.framing import InitKeys, write_unknown
 from nearcast.wire.handshake_gate import HandshakeGate
-from nearcast.wire.messages import Heartbeat, Init, Message, Published
+from nearcast.wire.messages import Heartbeat, Init, Message, Published, Revoked
 from nearcast.wire.noise import public_key
 from nearcast.wire.publication import Publication
 from nearcast.wire.settings import WireSettings
@@ -59,7 +72,11 @@ _RIGHTS = Rights(("traffic/+/north",), ("city/#",))
 _CLIENT = AUTHORITY.client("car-7", public_key(CLIENT_KEY), _RIGHTS, 7)
 _MOST_BYTES = 300
 _DRAWS = 400
+_MOST_DRAWS = 20_000
+"""For kinds that are seldom drawn without a mistake."""
 _REVOKED = Revocation("client", "thief", 3, 1 << 39)
+_COUNT = Component("person-count", ("road",), "people", {"every": 3}, ContentMapping("camera"))
+_FLOW = Flow("watch", ("road",), {"count": _COUNT})
 
 
 def make_fixtures(folder: Path) -> None:
@@ -84,6 +101,7 @@ def make_fixtures(folder: Path) -> None:
     _write_register(folder / "register.db", server)
     _write_json(folder / "wire-messages.json", _samples(Message, encode, _decode_one))
     _write_json(folder / "mesh-messages.json", _samples(MeshMessage, encode_mesh, decode_mesh))
+    _write_json(folder / "overlay-messages.json", _overlay_messages())
     _write_json(folder / "datagrams.json", _datagrams())
     (folder / "link.hex").write_text(_link().hex() + "\n")
     says = {}
@@ -143,6 +161,7 @@ def _orders(server: bytes, revoked: bytes) -> bytes:
         moved={"sign-1": "e2"},
         issued_s=int(NOW_S),
         revocations=revoked,
+        flows=(FlowOrder(_FLOW, 11, {"count": "cloud"}),),
     )
     return sign_orders(SigningKey(_MANAGER_KEY), orders)
 
@@ -161,6 +180,7 @@ def _write_manager(path: Path, server: bytes) -> None:
     store = ManagerStore(path)
     store.save_site(state, plan)
     store.save_clients([enrolled], state)
+    store.save_flows(with_flow(state, _FLOW, {"count": "e1"}))
     store.close()
 
 
@@ -181,7 +201,9 @@ def _samples(
     found = {}
     for kind in typing.get_args(union):
         rng, best = Random(kind.__name__), b""
-        for _ in range(_DRAWS):
+        for draw in range(_MOST_DRAWS):
+            if draw >= _DRAWS and best:
+                break
             try:
                 data = encode_one(random_value(kind, rng))
                 says = msgspec.json.encode(decode_one(data))
@@ -208,6 +230,8 @@ def _datagrams() -> dict[str, str]:
     server, acknowledge = gate.welcome(admission, 5, NOW_S)
     client, _ = handshake.read_acknowledge(acknowledge)
     sealed = client.seal(encode(Heartbeat(b"token", lost=True)))
+    gate.revoked = (Revoked(b"page", b"signer"),)
+    question = InitKeys(server_key).write_question(7, 1, 256)
     sent = {
         "init": init,
         "acknowledge": acknowledge,
@@ -215,8 +239,42 @@ def _datagrams() -> dict[str, str]:
         "sealed by the client": sealed,
         "sealed by the server": server.seal(encode(Published("road", 3, 9))),
         "unknown": write_unknown(sealed),
+        "question": question,
+        "opinion": gate.answer(question, NOW_S),
     }
     return {name: data.hex() for name, data in sent.items()}
+
+
+def _overlay_messages() -> dict[str, str]:
+    """Return one overlay message of each kind, as servers send it."""
+    left, me, right = (
+        NodeOf(subscriber_key("\x00servers", ("jp", "yrp"), place, place + 1), f"e{place}", place)
+        for place in (1, 5, 9)
+    )
+    nodes, seq, place = (left, right), LinkSeq(2, 7), (me.key, me.peer, me.nonce)
+    kinds: list[overlay.Message[Key]] = [
+        overlay.SetR(me, 3, left, overlay.LinkChange.DELETE, right, left, seq, nodes),
+        overlay.SetRAck(me, 3, seq, nodes),
+        overlay.SetRNak(me, 3, left, right),
+        overlay.SetL(me, left, seq, nodes),
+        overlay.Propagate(me, nodes, right),
+        overlay.GetCandidates(me, 3, left),
+        overlay.Candidates(me, 3, True, nodes, right, seq),
+        overlay.GetEntry(me, 3, left, True, 4, nodes, nodes),
+        overlay.EntryAnswer(me, 3, nodes, nodes),
+        overlay.RemoveReverse(me, left),
+        overlay.RemoveEntry(me, left, nodes, True),
+        overlay.Gone(3),
+        overlay.Route(
+            me, 3, "e1", 8, overlay.RouteKind.LOOKUP, place, b"x", Rule.LINEAR, 2, True, nodes
+        ),
+        overlay.HopAck(3),
+        overlay.Answer(3, left, right, 2, nodes),
+        overlay.RangeSend(3, "e1", 8, me.key, (overlay.Piece(me, place, place),), b"x", 2),
+        overlay.RangeAnswer(3, place, place, left),
+    ]
+    codec = Codec(Key)
+    return {type(one).__name__: codec.encode(one).hex() for one in kinds}
 
 
 def _link() -> bytes:

@@ -13,6 +13,8 @@ import msgspec
 
 from nearcast.broker.notices import decode_entry
 from nearcast.links.real_disk import RealDisk
+from nearcast.overlay.messages import Codec
+from nearcast.routing.keys import Key
 from nearcast.runtime.manager_store import ManagerStore
 from nearcast.runtime.trust_files import read_credential
 from nearcast.sdk.credentials import load_credentials
@@ -26,7 +28,14 @@ from nearcast.trust.site_trust import SiteTrust
 from nearcast.wire.actions import Home
 from nearcast.wire.client_handshake import ClientHandshake
 from nearcast.wire.codec import decode
-from nearcast.wire.framing import MAC_BYTES, PROLOGUE, InitKeys, echoed_part, read_header
+from nearcast.wire.framing import (
+    HEADER_BYTES,
+    MAC_BYTES,
+    PROLOGUE,
+    InitKeys,
+    echoed_part,
+    read_header,
+)
 from nearcast.wire.handshake_gate import HandshakeGate
 from nearcast.wire.messages import Init
 from nearcast.wire.noise import public_key
@@ -123,6 +132,12 @@ def _mesh_messages(path: Path, _scratch: Path) -> Any:
     return {name: (type(one).__name__, one) for name, one in found.items()}
 
 
+def _overlay_messages(path: Path, _scratch: Path) -> Any:
+    codec = Codec(Key)
+    found = {name: bytes.fromhex(one) for name, one in json.loads(path.read_text()).items()}
+    return {name: codec.decode(one) for name, one in found.items()}
+
+
 def _datagrams(path: Path, _scratch: Path) -> Any:
     """Take part in a session of which both sides' keys are known, with what the file holds."""
     sent = {name: bytes.fromhex(one) for name, one in json.loads(path.read_text()).items()}
@@ -144,6 +159,8 @@ def _datagrams(path: Path, _scratch: Path) -> Any:
         "to the server": decode(server.open(sent["sealed by the client"])),
         "to the client": decode(client.open(sent["sealed by the server"])),
         "unknown": echoed_part(sent["unknown"]) == echoed_part(sent["sealed by the client"]),
+        "question": InitKeys(server_key).read_question(sent["question"]),
+        "opinion": decode(sent["opinion"][HEADER_BYTES:]),
     }
 
 
@@ -169,6 +186,7 @@ READERS: dict[str, Callable[[Path, Path], Any]] = {
     "register.db": _register,
     "wire-messages.json": _wire_messages,
     "mesh-messages.json": _mesh_messages,
+    "overlay-messages.json": _overlay_messages,
     "datagrams.json": _datagrams,
     "link.hex": _link,
 }

@@ -108,6 +108,7 @@ DAMAGES: list[tuple[str, Callable[[Path], None], str]] = [
     ("manager.db", flip_database, "no usable store of a manager"),
     ("register.db", flip_database, "no register of credentials"),
     ("mesh-messages.json", flip_values, "not a message of a server"),
+    ("overlay-messages.json", flip_values, "not a message of the overlay"),
     ("wire-messages.json", flip_values, "malformed|truncated|invalid_field"),
     ("datagrams.json", flip_values, "init_mac1"),
     ("link.hex", flip_hex, "record 0: the seal does not match"),

@@ -17,13 +17,15 @@ from nearcast.wire.framing import FirstWord
 
 on_linux = pytest.mark.skipif(sys.platform != "linux", reason="the kernel sorts")
 KNOWN = FirstWord(0x1400_ABC0, 0xFFFF_FFF0)
+URGENT = FirstWord(0x1401_ABC0, 0xFFFF_FFF0)
+MARKED = bytes.fromhex("1401abc7 01020304")
 SESSION = bytes.fromhex("1400abc7 01020304")
 STRANGERS = [b"", b"\x14", bytes.fromhex("1400abd7"), bytes.fromhex("1500abc7"), bytes(300)]
 
 
 @pytest.fixture
 def port() -> Iterator[SortedPort]:
-    one = SortedPort("127.0.0.1", 0, 1_201, KNOWN)
+    one = SortedPort("127.0.0.1", 0, 1_201, KNOWN, URGENT)
     yield one
     one.close()
 
@@ -57,12 +59,14 @@ def test_datagrams_of_sessions_and_of_strangers_wait_apart(host: str) -> None:
     if ":" in host and not has_ipv6():
         pytest.skip("no IPv6 here")
     near = "::1" if ":" in host else "127.0.0.1"
-    port, client = SortedPort(host, 0, 1_201, KNOWN), UdpSocket(near, 0)
+    port, client = SortedPort(host, 0, 1_201, KNOWN, URGENT), UdpSocket(near, 0)
     assert port.strangers is not None
-    for data in (*STRANGERS, SESSION):
+    assert port.urgent is not None
+    for data in (*STRANGERS, SESSION, MARKED):
         client.send([SendDatagram((near, port.address[1]), data)])
     assert receive(port.strangers, len(STRANGERS)) == STRANGERS
     assert receive(port.sessions, 1) == [SESSION]
+    assert receive(port.urgent, 1) == [MARKED]
     port.sessions.send([SendDatagram(client.address, b"answer")])
     assert client.take(1) == [(b"answer", (near, port.address[1]))]
     port.close()
@@ -102,7 +106,7 @@ def test_the_kernel_drops_what_muted_sessions_send(
 @on_linux
 def test_a_port_that_another_server_sorts_is_in_use(port: SortedPort) -> None:
     with pytest.raises(ConfigError, match="another program uses it"):
-        SortedPort("127.0.0.1", port.address[1], 1_201, KNOWN)
+        SortedPort("127.0.0.1", port.address[1], 1_201, KNOWN, URGENT)
 
 
 def test_where_the_kernel_cannot_sort_one_buffer_gets_all(
@@ -112,7 +116,7 @@ def test_where_the_kernel_cannot_sort_one_buffer_gets_all(
         raise OSError(errno.ENOPROTOOPT, "no such option")
 
     monkeypatch.setattr("nearcast.links.udp.sort_by_first_word", refuse)
-    port = SortedPort("127.0.0.1", 0, 1_201, KNOWN)
+    port = SortedPort("127.0.0.1", 0, 1_201, KNOWN, URGENT)
     assert port.strangers is None
     for data in (*STRANGERS, SESSION):
         client.send([SendDatagram(port.address, data)])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from math import ceil, inf, log2
 from random import Random
 from typing import Any
@@ -91,9 +92,9 @@ def test_right_after_inserts_ways_are_short_and_right(order: str) -> None:
     _check_ways(ring, sorted(keys), 2 * log2(count) + 1)
 
 
-def _check_ways(ring: OverlayRing, keys: list[int], most_hops: float) -> None:
+def _check_ways(ring: OverlayRing, keys: list[int], most_hops: float, lookups: int = 400) -> None:
     rng = Random(7)
-    for _ in range(400):
+    for _ in range(lookups):
         peer = ring.peers[f"p{rng.choice(keys)}"]
         target = rng.randrange(keys[0], keys[-1] + 1)
         found = ring.lookup(peer, target)
@@ -120,6 +121,41 @@ def test_after_a_quarter_left_no_way_is_wrong_or_long() -> None:
     assert len(dangling) <= 3
     _check_ways(ring, [*range(64), *range(128, 256)], 2 * log2(count) + 1)
     assert not any(peer.counters["routes_given_up"] for peer in ring.peers.values())
+
+
+@settings(max_examples=4, deadline=None)
+@given(seed=st.integers(0, 10**6), reverse_limit=st.sampled_from([64, 1024]))
+def test_no_finger_stays_at_peers_that_left_together(seed: int, reverse_limit: int) -> None:
+    # each leaver's left neighbour leaves too, and comes to be pointed at by more than it remembers
+    ring = OverlayRing(replace(QUIET, reverse_limit=reverse_limit), seed=seed)
+    ring.fill(Random(seed).sample(range(192), 192))
+    gone = range(48, 96)
+    for key in gone:
+        ring.remove(key)
+    ring.world.settle()
+    for key in gone:
+        ring.crash(f"p{key}")
+    ring.check_settled()
+    fingers = [
+        entry.nodes[0].key
+        for node in ring.all_nodes()
+        for table in (node.fingers.forward, node.fingers.backward)
+        for entry in table
+        if entry is not None
+    ]
+    assert sum(key in gone for key in fingers) <= len(fingers) // 200
+    _check_ways(ring, [*range(48), *range(96, 192)], 2 * log2(192) + 1, 100)
+
+
+@settings(max_examples=8, deadline=None)
+@given(order=st.sampled_from(sorted(ORDERS)), count=st.integers(8, 120), seed=st.integers(0, 99))
+def test_right_after_any_number_of_inserts_ways_are_short(
+    order: str, count: int, seed: int
+) -> None:
+    keys = list(dict.fromkeys(ORDERS[order](count)))
+    ring = OverlayRing(seed=seed)
+    ring.fill(keys)
+    _check_ways(ring, sorted(keys), 2 * log2(count) + 1, 60)
 
 
 @settings(max_examples=15, deadline=None)
@@ -164,21 +200,22 @@ def test_a_peer_uses_the_tables_of_all_its_keys() -> None:
         assert found.hops <= 3
 
 
-def test_traffic_of_an_idle_ring_and_of_a_join_is_small() -> None:
+@settings(max_examples=3, deadline=None)
+@given(seed=st.integers(0, 10**6), count=st.integers(20, 60))
+def test_traffic_of_an_idle_ring_and_of_a_join_is_small(seed: int, count: int) -> None:
     params = SuzakuParams(ping_s=10.0, finger_s=60.0)
-    ring = OverlayRing(params)
-    count = 100
+    ring = OverlayRing(params, seed=seed)
     for key in range(count):
         ring.add(key)
         ring.world.run(0.5)
-    ring.world.run(2000.0)
+    ring.world.run(1200.0)
     before = ring.world.messages
     ring.world.run(600.0)
     per_key = (ring.world.messages - before) / count
     assert per_key <= 1.15 * (2 * 600 / params.ping_s + 2 * 600 / params.finger_s)
-    quiet = OverlayRing(QUIET)
-    quiet.fill(Random(1).sample(range(count), count))
+    quiet = OverlayRing(QUIET, seed=seed)
+    quiet.fill(Random(seed).sample(range(count), count))
     before = quiet.world.messages
-    quiet.fill([50.5])
+    quiet.fill([count / 2 + 0.5])
     lookup_and_links = 2 * 8 + 1 + 3 + 2 * 5
     assert quiet.world.messages - before <= lookup_and_links + 6 * 7

@@ -77,7 +77,7 @@ def _hostile(real: list[Node]) -> st.SearchStrategy[Any]:
         st.builds(m.GetCandidates, to, NUMBERS, node),
         st.builds(m.GetEntry, to, NUMBERS, node, st.booleans(), st.integers(0, 62), LISTS, LISTS),
         st.builds(m.RemoveReverse, to, node),
-        st.builds(m.RemoveEntry, to, node, filled),
+        st.builds(m.RemoveEntry, to, node, filled, st.booleans()),
         st.builds(m.Gone, NUMBERS),
         st.builds(m.HopAck, NUMBERS),
         st.builds(

@@ -31,6 +31,7 @@ KNOWN = (
     "region",
     "relation",
     "reloc",
+    "reloc-together",
     "otos",
     "otos-centre",
     "exact",

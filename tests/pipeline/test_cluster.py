@@ -9,27 +9,33 @@ import sys
 import sysconfig
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 
+import nearcast
 from nearcast.domain.plan import Model
 from nearcast.domain.plan_files import read_plan
 from nearcast.domain.scenario_files import read_scenario
 from nearcast.errors import PipelineError
+from nearcast.pipeline.manifest import MANIFEST_FILE
 from nearcast.pipeline.raw_logs import LogShape, write_publication_log
 from nearcast.pipeline.sweep.cell import SweepCell, run_cell
 from nearcast.planning.request import PlanRequest
 from nearcast.planning.solve import make_plan
 from nearcast.testing.spark_cluster import SparkCluster
 from pipeline.cluster_driver import BLOCKS, USAGE, WIDTH
+from pipeline.nasty_logs import write_nasty_log
 
 pytestmark = [pytest.mark.timeout(500), pytest.mark.slow]  # six JVMs start
 DRIVER = Path(__file__).with_name("cluster_driver.py")
+SUBMITTED = Path(__file__).parents[2] / "examples" / "spark_submit.py"
 
 
 @pytest.fixture(scope="module")
@@ -48,8 +54,11 @@ def bare_python(tmp_path_factory: pytest.TempPathFactory) -> Path:
         if "nearcast" not in entry.name:
             (libraries / entry.name).symlink_to(entry)
     program = folder / "python"
+    ours = Path(nearcast.__file__).parents[1]
     program.write_text(
-        f'#!/bin/sh\nPYTHONPATH="{libraries}:$PYTHONPATH" exec "{sys.executable}" -S "$@"\n'
+        "#!/bin/sh\n"
+        f"others=$(printf %s \"$PYTHONPATH\" | tr : '\\n' | grep -vxF '{ours}' | paste -sd:)\n"
+        f'PYTHONPATH="{libraries}:$others" exec "{sys.executable}" -S "$@"\n'
     )
     program.chmod(0o755)
     tried = subprocess.run(
@@ -105,32 +114,96 @@ def least() -> list[int]:
     return [int(np.argmin(part)) + at * WIDTH for at, part in enumerate(np.split(USAGE, BLOCKS))]
 
 
-def test_the_whole_pipeline_runs_there_as_it_does_here(
+@contextmanager
+def running_pipeline(log: Path, out: Path, *more: str) -> Iterator[subprocess.Popen[str]]:
+    asked = ["--method", "reloc", "--regions", "3", "--json", *more]
+    program = "from nearcast.cli.main import main; main()"
+    with subprocess.Popen(
+        [sys.executable, "-c", program, "pipeline", "run", str(log), "--out", str(out), *asked],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def run_pipeline(log: Path, out: Path, *more: str) -> None:
+    with running_pipeline(log, out, *more) as process:
+        _, said = process.communicate()
+    assert process.returncode == 0, said[-2000:]
+
+
+def assert_same_run(found: Path, wanted: Path) -> None:
+    exact = ("clients", "topics", "members", "relations", "client_regions", "homes", "quarantine")
+    for name in exact:
+        ours, theirs = (pq.read_table(run / name) for run in (found, wanted))
+        order = [(column, "ascending") for column in theirs.column_names]
+        assert ours.sort_by(order).equals(theirs.sort_by(order)), name
+    # The sums of a block are added as the blocks are cut, which follows the number of cores.
+    ours, theirs = (pq.read_table(run / "topic_delays").to_pandas() for run in (found, wanted))
+    pd.testing.assert_frame_equal(ours, theirs, rtol=1e-12)
+
+
+@pytest.mark.timeout(1_500)  # three whole runs
+def test_the_whole_pipeline_runs_there_as_it_does_here_though_a_worker_dies(
+    cluster: SparkCluster, bare_python: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Before the tests that kill a worker for good.
+    monkeypatch.setenv("PYSPARK_PYTHON", str(bare_python))
+    log = tmp_path / "log.jsonl"
+    nasty = write_nasty_log(log, good=400, seed=9)
+    settings = [word for item in cluster.conf.items() for word in ("--conf", "=".join(item))]
+    there = ["--master", cluster.master, *settings]
+    run_pipeline(log, tmp_path / "there", *there)
+    with running_pipeline(log, tmp_path / "lost", *there) as process:
+        manifest, deadline = tmp_path / "lost.unfinished" / MANIFEST_FILE, time.monotonic() + 600
+        while not manifest.exists() or '"ingest"' not in manifest.read_text():
+            assert process.poll() is None
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        cluster.kill_worker(0)
+        assert process.poll() is None
+        _, said = process.communicate()
+    assert process.returncode == 0, said[-2000:]
+    cluster.start_worker(0)
+    monkeypatch.delenv("PYSPARK_PYTHON")
+    run_pipeline(log, tmp_path / "here")
+    for run in ("there", "lost"):
+        assert_same_run(tmp_path / run, tmp_path / "here")
+    scenario = read_scenario(tmp_path / "here" / "scenario")
+    assert sum(nasty.bad.values()) == len(pq.read_table(tmp_path / "here" / "quarantine"))
+    alone = make_plan(scenario, PlanRequest(Model.RATIO, method="reloc", regions=3))
+    plan, _ = read_plan(tmp_path / "there" / "plan", scenario)
+    assert np.array_equal(plan.homes, alone.plan.homes)
+
+
+def test_spark_submit_says_where_and_how(
     cluster: SparkCluster, bare_python: Path, tmp_path: Path
 ) -> None:
-    # Before the tests that kill a worker.
     log, out = tmp_path / "log.csv", tmp_path / "run"
-    write_publication_log(log, LogShape(clients=60, topics=12, members=90, dirty=0.1), seed=3)
-    settings = [word for item in cluster.conf.items() for word in ("--conf", "=".join(item))]
-    asked = ["--method", "reloc", "--regions", "3", "--master", cluster.master, *settings, "--json"]
-    program = "from nearcast.cli.main import main; main()"
+    write_publication_log(log, LogShape(clients=60, topics=12, members=90), seed=3)
+    conf = {**cluster.conf, "spark.sql.shuffle.partitions": "3", "spark.driver.memory": "700m"}
+    settings = [word for item in conf.items() for word in ("--conf", "=".join(item))]
+    submit = Path(sys.executable).with_name("spark-submit")
+    asked = ["run", str(log), "--out", str(out), "--method", "nearest", "--json"]
     done = subprocess.run(
-        [sys.executable, "-c", program, "pipeline", "run", str(log), "--out", str(out), *asked],
-        env={**os.environ, "PYSPARK_PYTHON": str(bare_python)},
+        [submit, "--master", cluster.master, *settings, str(SUBMITTED), *asked],
+        env={
+            **os.environ,
+            "PYSPARK_PYTHON": str(bare_python),
+            "PYSPARK_DRIVER_PYTHON": sys.executable,
+        },
         capture_output=True,
         text=True,
     )
     assert done.returncode == 0, done.stderr[-2000:]
-    told = json.loads(done.stdout)
-    ingest, members = told["stages"][:2]
-    assert ingest["rows_in"] == ingest["rows_out"] + ingest["quarantined"] == 90
-    assert ingest["quarantined"] > 0
-    scenario = read_scenario(out / "scenario")
-    assert members["rows_out"] == len(scenario.members)
-    here = make_plan(scenario, PlanRequest(Model.RATIO, method="reloc", regions=3))
-    there, _ = read_plan(out / "plan", scenario)
-    assert np.array_equal(there.homes, here.plan.homes)
-    assert told["evaluation"]["cost"] == pytest.approx(here.report.cost, rel=1e-9)
+    told = json.loads((out / "run.json").read_text())["spark"]
+    assert told["master"] == cluster.master
+    assert told["spark.sql.shuffle.partitions"] == "3"
+    assert told["spark.driver.memory"] == "700m"
 
 
 def test_blocks_run_on_both_workers_with_the_shipped_package(

@@ -106,6 +106,24 @@ def test_every_row_is_either_used_or_put_aside_with_its_reason(
     assert all(row["text"] in text and row["file"].endswith(f"log.{kind}") for row in aside)
 
 
+WHOLE = '{"topic":"t","client":"c","time":1,"x_km":1,"y_km":2}'
+NESTED = '{"topic":"}{","client":"c","time":1,"x_km":1,"y_km":2,"more":{"a":[1,{}]}}'
+
+
+def test_what_follows_a_json_object_in_its_line_puts_it_aside(
+    workspace: Workspace, tmp_path: Path
+) -> None:
+    ends = ["{}", WHOLE, f" {WHOLE}", f",{WHOLE}", " rest", "]", "}", ",", ',"x"]', "\0", "//", "1"]
+    broken = [start + end for start in (WHOLE, NESTED) for end in ends]
+    lines = [WHOLE, *broken, NESTED, f" {WHOLE}\t\r"]
+    (tmp_path / "log.jsonl").write_text("\n".join(lines))
+    record = ingest(workspace, tmp_path / "log.jsonl")
+    assert (record.rows_in, record.rows_out) == (len(lines), 3)
+    aside = workspace.load("quarantine").orderBy("row").toArrow().column("text").to_pylist()
+    assert aside == broken
+    assert record.notes["reasons"] == {"malformed JSON": len(broken)}
+
+
 def test_dirty_rows_of_parquet_are_counted_too(workspace: Workspace, tmp_path: Path) -> None:
     shape = LogShape(clients=50, topics=20, members=400, dirty=0.2)
     dirty = write_publication_log(tmp_path / "log.parquet", shape, 3)

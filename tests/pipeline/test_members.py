@@ -4,15 +4,14 @@ import statistics
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
 import pytest
 
 from nearcast.domain.imports.publications import PublicationsParams
 from nearcast.errors import ConfigError, ScenarioError
 from nearcast.pipeline.manifest import StageRecord
+from nearcast.pipeline.stages import coded_rows, members
 from nearcast.pipeline.stages.ingest import ingest_publications
 from nearcast.pipeline.stages.members import MembersSettings, find_members
-from nearcast.pipeline.stages.names import gather, index_of, name_arrays, names_in
 from nearcast.pipeline.workspace import Workspace
 from pipeline.log_rows import Row, random_rows, write_rows
 
@@ -106,7 +105,7 @@ def test_members_of_a_window_are_those_of_plain_loops(workspace: Workspace, tmp_
 def test_positions_that_no_plane_holds_are_left_out(workspace: Workspace, tmp_path: Path) -> None:
     rows = random_rows(60, in_degrees=True)
     lost = [
-        rows[0] | {"latitude": 0.0, "longitude": 0.0},
+        rows[0] | {"latitude": 0.0, "longitude": 1.0},
         rows[1] | {"client": "lost", "latitude": -48.0},
     ]
     log = write_rows(tmp_path / "log.csv", rows + lost)
@@ -138,21 +137,22 @@ def test_nobody_subscribes_if_publishers_do_not(workspace: Workspace, tmp_path: 
     log = write_rows(tmp_path / "log.parquet", random_rows(50))
     parameters = PublicationsParams(subscribe=False)
     found_members(workspace, log, MembersSettings(parameters=parameters))
-    members = table(workspace, "members")
-    assert all(row["publishes"] and not row["subscribes"] for row in members)
+    found = table(workspace, "members")
+    assert all(row["publishes"] and not row["subscribes"] for row in found)
 
 
-@pytest.mark.parametrize("names", [["b", "", "a", "ä"], []])
-def test_names_are_found_in_a_list_made_of_arrays(names: list[str]) -> None:
-    listed = names_in(name_arrays("topic", pa.array(["x", *names], pa.string())[1:]), "topic")
-    assert listed.to_pylist() == names
-    texts = pa.chunked_array([["a", None, "b"], ["c"]], pa.string())
-    wanted = [names.index(text) if text in names else None for text in ("a", None, "b", "c")]
-    assert index_of(texts, listed).to_pylist() == wanted
-
-
-def test_batches_are_gathered_into_few_tables() -> None:
-    batches = [pa.RecordBatch.from_pydict({"n": [n, n]}) for n in range(5)]
-    tables = list(gather(batches, 4))
-    assert [len(table) for table in tables] == [4, 4, 2]
-    assert pa.concat_tables(tables).column(0).to_pylist() == [0, 0, 1, 1, 2, 2, 3, 3, 4, 4]
+def test_a_busy_client_is_placed_as_all_others(
+    workspace: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(members, "ROWS_OF_ONE_TASK", 0)
+    monkeypatch.setattr(coded_rows, "BUSY_ROWS", 20)
+    rows = [row | {"x_km": 5 + row["x_km"]} for row in random_rows(120)]  # type: ignore[operator]
+    # Three in four rows are of one client, which stays where it is most of the time.
+    rows += [rows[0] | {"x_km": 3.0 + (n % 5 == 0) * n} for n in range(361)]
+    log = write_rows(tmp_path / "log.jsonl", rows)
+    found_members(workspace, log, MembersSettings())
+    places = {row["client_id"]: row for row in table(workspace, "clients")}
+    for client, place in places.items():
+        for axis in ("x_km", "y_km"):
+            own = [float(str(row[axis])) for row in rows if str(row["client"]) == client]
+            assert place[axis] == statistics.median(own)

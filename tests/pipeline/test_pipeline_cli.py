@@ -10,6 +10,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from cli.conftest import Answer, Run
+from nearcast.errors import PipelineError
+from nearcast.pipeline.progress import named_jobs
 from nearcast.pipeline.raw_logs import LogShape, write_publication_log
 from nearcast.testing.ports import closed_port
 
@@ -54,6 +56,11 @@ def test_a_raw_log_becomes_a_plan(spark: SparkSession, run: Run) -> None:
             path = Path("out", table)
             file = path if path.is_dir() else path.with_suffix(".parquet")
             assert pq.read_table(file).num_rows == rows, table
+    assert all(stage["began"].endswith("+00:00") for stage in stages)
+    told = json.loads(Path("out", "run.json").read_text())
+    assert told["settings"]["request"]["bound_limit_s"] == 1
+    assert told["inputs"][0]["bytes"] == Path("log.jsonl").stat().st_size
+    assert told["spark"]["master"] == "local[2]"
     assert "== Physical Plan ==" in done.err
     # The folders are those that every other verb reads, and say the same.
     there = run("evaluate", "out/scenario", "out/plan", "--json").json
@@ -76,11 +83,26 @@ def test_a_follower_list_becomes_a_plan(spark: SparkSession, run: Run) -> None:
     assert done.json["plan"]["cost"] == pytest.approx(here["cost"], rel=1e-9)
 
 
+def test_jobs_have_names_and_java_errors_are_a_sentence(spark: SparkSession) -> None:
+    context = spark.sparkContext
+
+    def fail() -> None:
+        with named_jobs(spark, "plan"):
+            assert context.getLocalProperty("spark.job.description") == "nearcast plan"
+            spark.sql("select cast('x' as int)").collect()
+
+    with pytest.raises(PipelineError, match=r"^stage plan: [^\n]*'x'[^\n]*$"):
+        fail()
+    assert context.getLocalProperty("spark.job.description") is None
+
+
 def test_stages_run_one_by_one_on_a_scenario(spark: SparkSession, run: Run, scenario: Path) -> None:
     asked = (scenario, "--method", "reloc", "--regions", 4)
     here = run("plan", *asked, "--out", "here", "--table-format", "csv", "--json").json
     there = run("pipeline", "plan", *asked, "--out", "there", "--table-format", "csv", *EMBEDDED)
     assert there.code == 0, there.err
+    # Without a terminal a stage is two lines.
+    assert "stage plan begins\nstage plan: " in there.err
     for table in ("homes", "publish", "brokers"):
         assert Path("there", f"{table}.csv").read_text() == Path("here", f"{table}.csv").read_text()
     valued = run("pipeline", "evaluate", scenario, "there", *EMBEDDED, "--json").json
@@ -130,6 +152,32 @@ def test_missing_logs_and_foreign_output_are_named(spark: SparkSession, run: Run
     answer = run("pipeline", "run", "log.csv", "--out", "mine", "--overwrite", *EMBEDDED)
     refused(answer, "mine: exists already and is not an earlier run")
     assert Path("mine", "thesis.txt").read_text() == "years of work"
+
+
+@pytest.mark.parametrize("url", ["s3a://bucket/x", "hdfs://host:9000/x", "gs:/x"])
+def test_verbs_on_scenarios_refuse_other_file_systems(run: Run, url: str) -> None:
+    refused(run("pipeline", "evaluate", "s", "p", "--out", url), url)
+    refused(run("plan", "s", "--out", url), url, f"may be on {url.partition(':')[0]}")
+    assert list(Path().iterdir()) == []
+
+
+def test_an_unknown_file_system_is_refused_and_no_folder_is_named_like_it(
+    spark: SparkSession, run: Run
+) -> None:
+    Path("log.csv").write_text("topic,client,time,x_km,y_km\nt,c,1,1,2\n")
+    refused(run("pipeline", "run", "log.csv", "--out", "moon://x/y", *EMBEDDED), "moon://x/y")
+    refused(run("pipeline", "run", "moon://x/y.csv", "--out", "out", *EMBEDDED), "moon://x/y.csv")
+    assert [entry.name for entry in Path().iterdir()] == ["log.csv"]
+
+
+def test_file_urls_are_paths(run: Run) -> None:
+    here = f"file://{Path().absolute()}"
+    made = run("scenario", "generate", "reloc2021", "--topics", 2, "--out", f"{here}/two")
+    assert made.code == 0
+    assert Path("two", "scenario.json").exists()
+    refused(
+        run("pipeline", "run", f"{here}/gone.csv", "--out", f"{here}/out"), "/gone.csv: no such"
+    )
 
 
 def test_an_unreachable_master_is_named_before_any_work(run: Run, scenario: Path) -> None:

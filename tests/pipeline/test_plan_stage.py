@@ -7,10 +7,12 @@ from nearcast.domain.plan import Model, PlanStatus
 from nearcast.domain.plan_files import read_plan
 from nearcast.errors import PlanningError
 from nearcast.pipeline.manifest import StageRecord
-from nearcast.pipeline.stages import plan_optimised, plan_reloc
+from nearcast.pipeline.stages import plan_limits, plan_optimised, plan_reloc
 from nearcast.pipeline.stages.plan import plan_by_regions, plan_scenario
+from nearcast.pipeline.stages.plan_limits import find_limits
+from nearcast.pipeline.stages.shared_scenario import share_scenario
 from nearcast.pipeline.workspace import Workspace
-from nearcast.planning.assessment import assess, assess_homes
+from nearcast.planning.assessment import assess, assess_homes, limits_of
 from nearcast.planning.methods.nearest import nearest_homes
 from nearcast.planning.optimised import search_plan
 from nearcast.planning.regions import divide_into_regions
@@ -106,6 +108,24 @@ def test_the_plan_is_written_with_its_report(workspace: Workspace, model: Model)
     homes = workspace.load("homes").toArrow().to_pandas().set_index("client_index").sort_index()
     assert homes.server_index.tolist() == plan.homes.tolist()
     assert record.tables == {"homes": len(scenario.clients)}
+
+
+@pytest.mark.parametrize(("measured", "limit_s"), [(False, None), (True, None), (False, 2e-6)])
+def test_limits_on_executors_are_those_of_memory(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch, measured: bool, limit_s: float | None
+) -> None:
+    monkeypatch.setattr(plan_limits, "_PAIRS_OF_A_TASK", 50)
+    scenario, record = random_scenario(3, measured=measured), StageRecord("plan")
+    with share_scenario(workspace.spark, scenario) as shared:
+        spark = workspace.spark
+        found = find_limits(spark, shared, scenario, Model.RATIO, limit_s, record)
+    # Two cores may look at twice as many pairs.
+    expected = limits_of(scenario, Model.RATIO, None if limit_s is None else 2 * limit_s)
+    assert found.keys() == expected.keys()
+    for name, value in expected.items():
+        assert found[name] == (None if value is None else pytest.approx(value, rel=1e-12))
+    assert ("limits" in record.notes) == (limit_s is not None)
+    assert (found["speed_ms"] is None) == (measured or limit_s is not None)
 
 
 def test_what_a_method_refuses_is_said_plainly(workspace: Workspace) -> None:

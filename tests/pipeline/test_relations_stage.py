@@ -15,7 +15,12 @@ from nearcast.domain.scenario import Clients, Members, Scenario, Topics
 from nearcast.errors import ConfigError
 from nearcast.pipeline.manifest import StageRecord
 from nearcast.pipeline.stages import relations as stage
-from nearcast.pipeline.stages.relations import RELATIONS_TABLE, RelationSettings, relate
+from nearcast.pipeline.stages.relations import (
+    RELATIONS_TABLE,
+    RelationSettings,
+    RelationsTable,
+    relate,
+)
 from nearcast.pipeline.stages.relations_als import als_factors
 from nearcast.pipeline.workspace import Workspace
 from nearcast.planning import relations as planning
@@ -54,6 +59,13 @@ def assert_same(found: Relations, expected: Relations) -> None:
         assert getattr(found, name).dtype == getattr(expected, name).dtype
 
 
+def held(table: RelationsTable) -> Relations:
+    """Return what a planner gets, in memory, with the scores of the table."""
+    with table.mapped() as relations:
+        score = table.workspace.read(RELATIONS_TABLE, ["score"]).column(0).to_numpy()
+        return replace(relations, others=np.array(relations.others), score=score)
+
+
 def rows_of(relations: Relations) -> set[tuple[int, int, int, float]]:
     count = np.diff(relations.start)
     client = np.repeat(np.arange(len(count)), count)
@@ -75,7 +87,7 @@ def test_counts_equal_those_in_memory_and_a_plain_count(
 ) -> None:
     scenario = random_scenario(seed)
     record = StageRecord("relations")
-    found = relate(workspace, scenario, RelationSettings(most, RelationKind.COUNTS), record).read()
+    found = held(relate(workspace, scenario, RelationSettings(most, RelationKind.COUNTS), record))
     assert_same(found, relate_clients(scenario, most, RelationKind.COUNTS))
 
     members: dict[int, list[int]] = {}
@@ -103,7 +115,7 @@ def test_counts_equal_those_in_memory_and_a_plain_count(
 def test_a_small_scenario_is_factorised_as_in_memory(workspace: Workspace) -> None:
     scenario = random_scenario(2)
     record = StageRecord("relations")
-    found = relate(workspace, scenario, RelationSettings(7), record).read()
+    found = held(relate(workspace, scenario, RelationSettings(7), record))
     assert found.kind is RelationKind.FACTORISED
     assert_same(found, relate_clients(scenario, 7))
     assert {tuple(row) for row in workspace.load(RELATIONS_TABLE).collect()} == rows_of(found)
@@ -118,7 +130,7 @@ def test_a_large_scenario_is_factorised_as_in_memory(
     scenario = random_scenario(3)
     record = StageRecord("relations")
     settings = RelationSettings(7, RelationKind.FACTORISED, rank=5)
-    found = relate(workspace, scenario, settings, record).read()
+    found = held(relate(workspace, scenario, settings, record))
     assert_same(found, relate_clients(scenario, 7, RelationKind.FACTORISED, rank=5))
     assert record.notes["factors"] == 5
     assert "strongest factors" in record.notes["lost_by_factors"]
@@ -136,7 +148,7 @@ def test_als_ranks_by_the_product_of_its_factors(
 
     monkeypatch.setattr(stage, "als_factors", kept)
     settings = RelationSettings(5, RelationKind.ALS, rank=4)
-    found = relate(workspace, scenario, settings, StageRecord("relations")).read()
+    found = held(relate(workspace, scenario, settings, StageRecord("relations")))
     assert found.kind is RelationKind.ALS
     assert len(found.others)
     assert not factors[-len(factors) // 5 :].any()
@@ -158,7 +170,7 @@ def test_what_large_topics_lose_is_written_down(
     scenario = random_scenario(5)
     record = StageRecord("relations")
     settings = RelationSettings(2, RelationKind.COUNTS)
-    found = relate(workspace, scenario, settings, record).read()
+    found = held(relate(workspace, scenario, settings, record))
     assert_same(found, relate_clients(scenario, 2, RelationKind.COUNTS))
     limit = record.notes["partners_per_topic"]
     lost = topics = 0
@@ -175,7 +187,7 @@ def test_nobody_is_related_without_members(workspace: Workspace) -> None:
     scenario = random_scenario(6)
     nobody = Members(*(column[:0] for column in _columns(scenario.members)))
     record = StageRecord("relations")
-    found = relate(workspace, replace(scenario, members=nobody), RelationSettings(), record).read()
+    found = held(relate(workspace, replace(scenario, members=nobody), RelationSettings(), record))
     assert not found.start.any()
     assert workspace.load(RELATIONS_TABLE).count() == record.rows_out == 0
 
@@ -186,9 +198,9 @@ def _columns(members: Members) -> list[np.ndarray]:
 
 def test_a_table_is_replaced_and_leaves_nothing_else(workspace: Workspace) -> None:
     for seed in (0, 1):
-        found = relate(
-            workspace, random_scenario(seed), RelationSettings(4), StageRecord("r")
-        ).read()
+        found = held(
+            relate(workspace, random_scenario(seed), RelationSettings(4), StageRecord("r"))
+        )
     assert {tuple(row) for row in workspace.load(RELATIONS_TABLE).collect()} == rows_of(found)
     assert [path.name for path in workspace.folder.iterdir()] == [RELATIONS_TABLE]
     assert all(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from nearcast.domain.plan import Model
+from nearcast.domain.plan import Model, Objective
 from nearcast.experiments.figures.catalogue import find_figures
 from nearcast.experiments.figures.figure import SMALL
 from nearcast.experiments.figures.page import write_page
@@ -42,9 +42,11 @@ def test_all_figures_come_out_of_one_sweep(spark: SparkSession, tmp_path: Path) 
         for verdict in one.result.verdicts
     }
     # Findings that do not hang on chance.
+    usual = [cell for cell in cells if cell.source == "placement2022" and cell.parameters == "{}"]
     assert verdicts["2021-14", "NS gives the smallest distance to the home server"]
     assert verdicts["2021-14", "OTOS gives more delay Y1 than RELOC constantly"]
-    assert verdicts["2022-3c", "D3 reduces what exceeds the permissible delays"]
+    excess = {cell.objective: row["D3"] for cell, row in rows.items() if cell in usual}
+    assert excess[Objective.D3] <= excess[Objective.D1]
     assert len(list(tmp_path.glob("*.png"))) == len(list(tmp_path.glob("*.csv"))) == 18
     # Nothing is computed twice.
     assert run_sweep(spark, cells, tmp_path / "sweep").reused == len(cells)

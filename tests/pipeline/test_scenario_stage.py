@@ -13,7 +13,7 @@ from nearcast.pipeline.manifest import StageRecord
 from nearcast.pipeline.raw_logs import LogShape, write_publication_log
 from nearcast.pipeline.stages.ingest import ingest_publications
 from nearcast.pipeline.stages.members import MembersSettings, find_members
-from nearcast.pipeline.stages.scenario import build_scenario
+from nearcast.pipeline.stages.scenario import build_scenario, save_scenario
 from nearcast.pipeline.workspace import Workspace
 from pipeline.log_rows import random_rows, write_rows
 
@@ -21,7 +21,9 @@ from pipeline.log_rows import random_rows, write_rows
 def run_stages(workspace: Workspace, log: Path, settings: MembersSettings) -> Scenario:
     ingest_publications(workspace, [log], StageRecord("ingest"))
     find_members(workspace, settings, StageRecord("members"))
-    return build_scenario(workspace, settings, log.name.split(".")[0], 5, StageRecord("scenario"))
+    scenario = build_scenario(workspace, settings, log.name.split(".")[0], 5)
+    save_scenario(workspace, scenario, StageRecord("scenario"))
+    return scenario
 
 
 def assert_same(found: Scenario, wanted: Scenario) -> None:
@@ -93,4 +95,4 @@ def test_a_drawn_log_of_several_tasks_keeps_the_order_of_its_rows(
 
 def test_a_missing_stage_is_named(workspace: Workspace) -> None:
     with pytest.raises(PipelineError, match="the stage members writes it"):
-        build_scenario(workspace, MembersSettings(), "x", 1, StageRecord("scenario"))
+        build_scenario(workspace, MembersSettings(), "x", 1)

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -44,3 +46,27 @@ def test_an_unreachable_master_is_named() -> None:
         open_session(SparkSettings(master=address)),
     ):
         pass
+
+
+@pytest.mark.parametrize("log_level", [None, "ERROR"])
+def test_a_jvm_that_starts_leaves_the_terminal_alone(log_level: str | None) -> None:
+    conf = {} if log_level is None else {"spark.log.level": log_level}
+    program = (
+        "from nearcast.pipeline.session import SparkSettings, open_session\n"
+        f"with open_session(SparkSettings(master='local[1]', ui=False, conf={conf})) as spark:\n"
+        "    spark.range(2).count()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.returncode == 0
+    # Whoever asks for the log gets it.
+    assert (done.stderr == "") == (log_level is None), done.stderr
+
+
+def test_a_jvm_that_does_not_start_says_why() -> None:
+    program = (
+        "from nearcast.pipeline.session import SparkSettings, open_session\n"
+        "with open_session(SparkSettings(master='local[1]', driver_memory='1k')):\n"
+        "    pass\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert "PipelineError: Spark does not start at local[1]: Error" in done.stderr

@@ -66,6 +66,16 @@ def test_a_known_bound_is_used_instead_of_finding_one() -> None:
     assert report.limits == {}
 
 
+def test_the_reported_bound_is_no_lower_than_a_limit() -> None:
+    scenario = random_scenario(5)
+    for model in (Model.RATIO, Model.CONNECTIONS):
+        request = PlanRequest(model=model, method="nearest")
+        cost = make_plan(scenario, request).report.cost
+        limits = {"speed_ms": None, "one_server_ms": 0.75 * cost}
+        report = make_plan(scenario, request, known_bound=0.5 * cost, known_limits=limits).report
+        assert report.bound == 0.75 * cost
+
+
 @pytest.mark.parametrize(
     ("cost", "bound", "gap"),
     [(1.5, 1.0, 0.5), (1.0, None, None), (0.0, 0.0, 0.0), (1.0, 0.0, None), (1.0, 1.0, 0.0)],

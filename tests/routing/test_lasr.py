@@ -291,8 +291,10 @@ def test_a_replica_that_crashes_at_any_step_leaves_every_index_an_owner(
     assert len(world.delivered()) - before == 50
 
 
-def test_one_content_id_is_processed_at_one_place_once_a_split_is_done() -> None:
-    world = LasrWorld(5, mappings={TOPIC: ContentMapping(lambda body: body[:1])})
+@given(SEEDS)
+@settings(max_examples=8, deadline=None)
+def test_one_content_id_is_processed_at_one_place_once_a_split_is_done(seed: int) -> None:
+    world = LasrWorld(seed, mappings={TOPIC: ContentMapping(lambda body: body[:1])})
     router = world.add("d0")
     world.do("d0", router.subscribe(TOPIC, 0, INDEX_END, 0.0))
     world.add("b1", EDGE)

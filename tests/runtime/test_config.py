@@ -231,6 +231,7 @@ def test_what_is_written_is_read_again(folder: Path) -> None:
         folder / "e1.key",
         KEY,
         folder / "e1.hex",
+        "jp.jose.yrp",
         MeshConfig("[::1]:7101", MANAGER),
         ClientsConfig(0, "::"),
         limits=LimitsConfig(storage=1e22),

@@ -40,6 +40,7 @@ def publication(number: int, topic: str | None = "t", server: str = "e1") -> Pub
         epoch=3,
         durable=True,
         server=server,
+        payload=bytes([number % 256, 0, 255]),
     )
 
 

@@ -28,6 +28,7 @@ from nearcast.runtime.config import (
 )
 from nearcast.runtime.helper_process import HelperProcess
 from nearcast.runtime.manager import LiveManager, run_manager
+from nearcast.runtime.manager_plans import AskedPlan
 from nearcast.runtime.trust_files import read_credential
 from nearcast.server.mesh_messages import (
     ClientIs,
@@ -443,7 +444,7 @@ def test_a_manager_answers_while_another_plan_is_on_its_way(
         await site.hello(0)
         await site.next_orders()
         monkeypatch.setattr(plan_reader, "_MODULE", "runtime.endless_helper")
-        adopting = asyncio.ensure_future(site.manager.adopt(config.site.scenario))
+        adopting = asyncio.ensure_future(site.manager.adopt(AskedPlan(config.site.scenario)))
         await asyncio.sleep(0)
         assert (await site.ask("GET", "/health"))[0] == 200
         assert (await site.ask("POST", "/clients", ENROLMENT))[0] == 200

@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 
 from nearcast.errors import ConfigError, OutputError, PlanError, TrustError
+from nearcast.flow.flow import Flow
+from nearcast.runtime.manager_flows import FlowMove, FlowStart
 from nearcast.runtime.manager_http import (
     CredentialKind,
     Tokens,
@@ -19,6 +21,7 @@ from nearcast.runtime.manager_http import (
     answer_operator,
     read_token,
 )
+from nearcast.runtime.manager_plans import AskedPlan, PlanPart
 from nearcast.server.enrolment import EnrolledClient, Enrolment
 from nearcast.server.processor_rules import ProcessorRule, check_rules
 from nearcast.server.site_orders import ServerOrder
@@ -30,6 +33,26 @@ ENROL_TOKEN = "a-secret-for-enrolment"
 HOME = {"host": "10.0.0.1", "port": 7001, "credential": "ab"}
 
 
+class FakeFlows:
+    def __init__(self) -> None:
+        self.asked: list[object] = []
+
+    async def run(self, asked: FlowStart) -> dict[str, Any]:
+        self.asked.append(asked)
+        return {"number": 3}
+
+    def stop(self, name: str) -> dict[str, Any]:
+        self.asked.append(name)
+        return {}
+
+    def move(self, name: str, move: FlowMove) -> dict[str, Any]:
+        self.asked.append((name, move))
+        return {}
+
+    def show(self) -> list[dict[str, Any]]:
+        return [{"name": "one"}]
+
+
 class FakeService:
     credential = b"manager"
 
@@ -37,8 +60,9 @@ class FakeService:
         self.by_operator: list[bool] = []
         self.revoked: list[tuple[str, str]] = []
         self.enrolled: dict[str, Enrolment] = {}
-        self.adopted: list[Path] = []
+        self.adopted: list[AskedPlan] = []
         self.processors: tuple[ProcessorRule, ...] = ()
+        self.flows = FakeFlows()
         self.error: Exception | None = None
         self.refused_requests: Counter[str] = Counter()
 
@@ -70,11 +94,14 @@ class FakeService:
         self.processors = tuple(rules)
         return 7
 
-    async def adopt(self, folder: Path) -> int:
+    async def adopt(self, asked: AskedPlan) -> int:
         if self.error is not None:
             raise self.error
-        self.adopted.append(folder)
+        self.adopted.append(asked)
         return len(self.adopted) + 1
+
+    def plan_part(self, part: PlanPart, after: str) -> dict[str, Any]:
+        return {"part": part, "after": after}
 
 
 def answer(
@@ -131,6 +158,27 @@ def test_the_token_of_enrolment_enrols_and_does_nothing_else() -> None:
     assert without[0] == 401
 
 
+def test_an_operator_runs_shows_moves_and_stops_flows() -> None:
+    service = FakeService()
+    flow = {"name": "a/b", "sources": ["in"], "components": {}}
+    run = answer(service, "PUT", "/flows", json.dumps({"flow": flow}).encode())
+    assert run == (200, {"number": 3})
+    assert answer(service, "GET", "/flows", b"") == (200, [{"name": "one"}])
+    move = {"component": "c", "giver": "e1", "taker": "e2", "low": 0, "high": 8}
+    assert post(service, "/flows/a%2Fb/moves", move)[0] == 200
+    assert answer(service, "DELETE", "/flows/a%2Fb", b"")[0] == 200
+    started = FlowStart(Flow("a/b", ("in",), {}))
+    moved = ("a/b", FlowMove("c", "e1", "e2", 0, 8))
+    assert service.flows.asked == [started, moved, "a/b"]
+    for method, path, body in (
+        ("PUT", "/flows", b'{"flow": {"name": "x"}}'),
+        ("POST", "/flows/x/moves", b"{}"),
+    ):
+        assert answer(service, method, path, body)[0] == 400
+    for method, path in (("DELETE", "/flows"), ("GET", "/flows/x"), ("POST", "/flows/x/y")):
+        assert answer(service, method, path, b"{}")[0] == 404
+
+
 def test_an_operator_revokes() -> None:
     service = FakeService()
     body = {"kind": "client", "name": "car"}
@@ -142,7 +190,20 @@ def test_an_operator_revokes() -> None:
 def test_a_plan_is_adopted() -> None:
     service = FakeService()
     assert post(service, "/plans", {"plan": "plans/tuesday"}) == (200, {"plan_version": 2})
-    assert service.adopted == [Path("plans/tuesday")]
+    asked = {"plan": "plans/today", "scenario": "today", "instead_of": 2}
+    assert post(service, "/plans", asked) == (200, {"plan_version": 3})
+    assert service.adopted == [
+        AskedPlan(Path("plans/tuesday")),
+        AskedPlan(Path("plans/today"), Path("today"), 2),
+    ]
+
+
+def test_the_plan_in_force_is_told_part_by_part() -> None:
+    found = answer(FakeService(), "GET", "/plans/in-force/homes/car%2F7", b"")
+    assert found == (200, {"part": "homes", "after": "car/7"})
+    found = answer(FakeService(), "GET", "/plans/in-force/brokers/", b"")
+    assert found == (200, {"part": "brokers", "after": ""})
+    assert answer(FakeService(), "GET", "/plans/in-force/streams/", b"")[0] == 404
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import asyncio
 import math
 import shutil
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +15,10 @@ import pytest
 
 from nearcast.domain.generators.reloc2021 import Reloc2021, generate_reloc2021
 from nearcast.domain.scenario import Scenario
-from nearcast.domain.scenario_files import write_scenario
+from nearcast.domain.scenario_files import read_scenario, write_scenario
 from nearcast.errors import ConfigError, PlanError, PlanningError, ScenarioError
 from nearcast.runtime.config import ManagerConfig, MeshConfig, ServerEntry, SiteConfig
+from nearcast.runtime.manager_plans import AskedPlan
 from nearcast.runtime.manager_site import open_site, prepare_another_plan
 from nearcast.runtime.manager_store import ManagerStore
 from nearcast.runtime.plan_preparation import PreparedPlan
@@ -236,8 +238,10 @@ def test_a_plan_of_another_scenario_is_refused(folder: Path, store: ManagerStore
     assert state is not None
     write_homes(folder / "other", SERVERS[3])
 
-    def prepare(plan: str) -> PreparedPlan:
-        return asyncio.run(prepare_another_plan(config.site, folder / plan, store, state, 1e9))
+    def prepare(plan: str, scenario: Path | None = None) -> PreparedPlan:
+        asked, state = AskedPlan(folder / plan, scenario), store.load()
+        assert state is not None
+        return asyncio.run(prepare_another_plan(config.site, asked, store, state, 1e9))
 
     prepared = prepare("other")
     assert homes(store) == dict.fromkeys(CLIENTS, SERVERS[0])  # not in force yet
@@ -245,7 +249,17 @@ def test_a_plan_of_another_scenario_is_refused(folder: Path, store: ManagerStore
     assert homes(store) == dict.fromkeys(CLIENTS, SERVERS[3])
     with pytest.raises(PlanError, match="no such plan folder"):
         prepare("nowhere")
+    scenario = read_scenario(folder / "scenario")
     changed = generate_reloc2021(Reloc2021(topics=3, servers_per_side=2), seed=2)
     write_scenario(changed, folder / "scenario", overwrite=True)
     with pytest.raises(PlanError, match="the scenario changed"):
         prepare("other")
+    # one that brings its scenario needs the servers of the site, and nothing else
+    moved = replace(scenario.clients, x_km=scenario.clients.x_km + 0.1)
+    write_scenario(replace(scenario, clients=moved), folder / "today")
+    assert prepare("other", folder / "today").servers == state.servers
+    write_scenario(
+        generate_reloc2021(Reloc2021(topics=3, servers_per_side=3), seed=2), folder / "larger"
+    )
+    with pytest.raises(PlanError, match="do not both have server"):
+        prepare("other", folder / "larger")

@@ -78,6 +78,7 @@ class Trial:
         self.loop, self.queue, self.batches = ManualLoop(), Queue(), list[int]()
         self.sessions, self.is_flooded = Queue(), False
         self.strangers: Queue | None = self.queue
+        self.urgent = Queue()
         self.passes, self.has_publications = list[int](), False
         self.reader = PortReader(
             cast("Any", self.loop),
@@ -87,7 +88,7 @@ class Trial:
         )
         self.reader.start()
 
-    def take_sessions(self, batch: list[tuple[bytes, Any]], _waited_s: float) -> bool:
+    def take_sessions(self, batch: list[tuple[bytes, Any]], _waited_s: float | None) -> bool:
         self.passes.append(len(batch))
         return self.has_publications
 
@@ -162,6 +163,21 @@ def test_the_kernel_is_told_of_muted_sessions_when_they_change(can_drop: bool) -
     for muted in (frozenset[int](), frozenset([3]), frozenset([3]), frozenset[int]()):
         trial.reader.mute(muted)
     assert trial.sessions.dropped == [{3}, frozenset()]
+
+
+def test_urgent_datagrams_are_read_first_and_passes_are_short_while_they_come() -> None:
+    trial = Trial()
+    trial.read_sessions(100)
+    assert trial.passes == [64]
+    trial.urgent.waiting = 3
+    trial.loop.readers[trial.urgent.fileno()]()
+    trial.urgent.waiting = 2
+    trial.read_sessions(100)
+    assert trial.passes == [64, 3, 2, 8]
+    trial.loop.move_to(trial.loop.time() + 2.0)
+    trial.read_sessions(100)
+    trial.read_sessions(100)
+    assert trial.passes[4:] == [64, 64]
 
 
 def test_datagrams_gather_after_publications_unless_others_wait() -> None:

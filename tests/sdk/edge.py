@@ -21,7 +21,15 @@ from nearcast.links.steady_clock import steady_now
 from nearcast.sdk.credentials import Credentials, new_private_key
 from nearcast.testing.authority import admit_keys
 from nearcast.wire.actions import Deliver, Home, ServerEvent, SessionClosed
-from nearcast.wire.messages import CloseReason, Notify, Report, Resume, Subscribe, Unsubscribe
+from nearcast.wire.messages import (
+    CloseReason,
+    Notify,
+    Proof,
+    Report,
+    Resume,
+    Subscribe,
+    Unsubscribe,
+)
 from nearcast.wire.noise import public_key
 from nearcast.wire.publication import Origin, Publication
 from nearcast.wire.server_sessions import ServerSessions
@@ -148,8 +156,10 @@ class Edge:
         elif isinstance(event, Deliver):
             self._take(event.client, event.message)
 
-    def _take(self, client: str, message: Report | Subscribe | Unsubscribe | Resume) -> None:
-        if isinstance(message, Resume):
+    def _take(
+        self, client: str, message: Report | Subscribe | Unsubscribe | Resume | Proof
+    ) -> None:
+        if isinstance(message, Resume | Proof):
             return  # nothing is kept here that could be told again
         if isinstance(message, Report):
             self.site.reports.append(message)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -33,3 +34,23 @@ def test_a_file_that_is_something_else_is_refused(tmp_path: Path, content: str) 
 def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     with pytest.raises(OutputError, match="missing"):
         save_cursors(CURSORS, tmp_path / "missing" / "cursors")
+
+
+def test_what_takes_the_place_of_the_old_file_is_on_the_disk_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[int] = []
+    fsync, replace = os.fsync, Path.replace
+
+    def note(descriptor: int) -> None:
+        synced.append(os.fstat(descriptor).st_ino)
+        fsync(descriptor)
+
+    def check(path: Path, target: Path) -> Path:
+        assert path.stat().st_ino in synced
+        return replace(path, target)
+
+    monkeypatch.setattr(os, "fsync", note)
+    monkeypatch.setattr(Path, "replace", check)
+    save_cursors(CURSORS, tmp_path / "cursors")
+    assert synced[-1] == tmp_path.stat().st_ino, "and so is its new name"

@@ -109,7 +109,7 @@ class RandomSite:
         self.site.run(3.0)
         for topic, names in self.subscribers.items():
             for name in names:
-                self.people[name].subscribe(topic)
+                self.people[name].subscribe(topic, self.where(name, topic))
         wanted = sum(map(len, self.subscribers.values()))
         for _ in range(30):
             self.site.run(1.0)
@@ -131,10 +131,19 @@ class RandomSite:
             }
         )
 
+    def where(self, _client: str, _topic: str) -> str:
+        """Return the filter of a subscription."""
+        return ""
+
+    def attributes(self, _number: int) -> dict[str, int] | None:
+        """Return the attributes of a publication, counted over all."""
+        return None
+
     def publish(self, topic: str, publisher: str) -> None:
         """Publish something that says what it is."""
-        payload = f"{topic} {publisher} {len(self.published)}".encode()
-        sequence = self.people[publisher].publish(topic, payload)
+        number = len(self.published)
+        payload, attributes = f"{topic} {publisher} {number}".encode(), self.attributes(number)
+        sequence = self.people[publisher].publish(topic, payload, attributes=attributes)
         self.published.append((topic, publisher, sequence))
 
     def publish_some(self, count: int, pause_s: float = 0.02) -> None:

@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+from random import Random
+
 import pytest
 
+from nearcast.server.directory import Directory
 from nearcast.server.effects import Effects
 from nearcast.server.guests import Guests
 from nearcast.server.mesh_messages import ClientIs, MeshMessage, WhereIs, decode_mesh, encode_mesh
 from nearcast.server.mesh_messages import Presence as Question
+from nearcast.server.overlay_part import OverlayPart
 from nearcast.server.peer_channel import Frame, decode_frame, encode_frame
 from nearcast.server.peer_channels import PeerChannels
 from nearcast.server.peers import Peers
 from nearcast.server.presence import Presence
+from nearcast.server.shown_orders import ShownOrders
 from nearcast.server.site_orders import ClientOrder, Orders, TopicOrder
 from nearcast.server.stream_targets import Capacity, StreamTargets
+from nearcast.testing.authority import SmallAuthority
+
+AUTHORITY = SmallAuthority()
 
 
 class Mesh:
@@ -44,7 +52,13 @@ class Mesh:
 def test_a_guest_is_asked_about_until_the_manager_answers() -> None:
     mesh = Mesh()
     learned: list[tuple[ClientOrder, float]] = []
-    guests = Guests(mesh.peers, lambda order, now: learned.append((order, now)))
+    overlay = OverlayPart(mesh.peers, Random(1))
+    guests = Guests(
+        mesh.peers,
+        lambda order, now: learned.append((order, now)),
+        ShownOrders(mesh.peers, AUTHORITY.trust()),
+        Directory(mesh.peers, overlay),
+    )
     guests.arrived("car", 0.0)
     assert mesh.said(0.0) == [("manager", WhereIs("car"))]
     guests.on_timer(20.0)

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from nearcast.server.resumption import Resumption
+from nearcast.server import allowance
+from nearcast.server.broker_progress import BrokerProgress
+from nearcast.server.mesh_messages import MeshMessage
+from nearcast.server.subscriber_messages import Subscribers
 from nearcast.wire.actions import Confirmed, Missed
 from server.test_resume import Quiet
 
@@ -49,7 +52,7 @@ def test_a_home_out_of_reach_hears_later_what_a_new_broker_told_all(
     is_known_late: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not is_known_late:
-        monkeypatch.setattr(Resumption, "begin_anew", lambda *_: None)
+        monkeypatch.setattr(BrokerProgress, "begin_anew", lambda *_, **__: None)
     quiet = Quiet("e0")
     quiet.publish(3)
     quiet.made.network.cuts.add(frozenset(("e1", "e2")))
@@ -102,3 +105,32 @@ def test_subscribers_that_left_are_forgotten_everywhere() -> None:
     assert home is not None
     assert home.clients is not None
     assert not home.clients.subscriptions.interests.all
+
+
+def test_a_client_that_asks_for_ever_new_topics_has_others_asked_at_a_bounded_rate(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(allowance, "_ASKED_BURST", 60.0)
+    monkeypatch.setattr(allowance, "_ASKED_PER_S", 30.0)
+    quiet = Quiet("e2", subscribers=("c1", "c2"))
+    site, greedy = quiet.made.site, quiet.listener
+    home = site.servers["e1"].node
+    assert home is not None
+    asked: list[str] = []
+    broadcast = home._peers.send
+
+    def note(server: str, message: MeshMessage) -> None:
+        if isinstance(message, Subscribers) and not message.complete and not message.clients:
+            asked.append(server)
+        broadcast(server, message)
+
+    home._peers.send = note  # type: ignore[method-assign]
+    for number in range(200):
+        greedy.subscribe(f"made/up/{number}")
+        site.run(0.01)
+    site.run(1.0)
+    assert home.counts["subscriptions_put_off"] > 0
+    assert len(asked) <= 60 + 30 * 3 + 3, "one each of three servers may be owed"
+    site.run(30.0)
+    confirmed = {one.topic for _, one in greedy.events if isinstance(one, Confirmed)}
+    assert {f"made/up/{number}" for number in range(200)} <= confirmed, "later, not never"

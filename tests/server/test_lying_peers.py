@@ -3,38 +3,57 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from unittest.mock import ANY
 
 import pytest
 from msgspec import structs
 
 from nearcast.broker.ownership import NOBODY, Token
 from nearcast.broker.sequence_gate import MARK
+from nearcast.broker.state_transfer import Offer
 from nearcast.errors import WireError
-from nearcast.server.broker_messages import Advance, Claim, Copies, CopyAck, CopyNack, Denied
+from nearcast.flow.flow import Component, Flow
+from nearcast.flow.flow_orders import FlowOrder
+from nearcast.server.broker_messages import (
+    Advance,
+    Claim,
+    Copies,
+    CopyAck,
+    CopyNack,
+    Denied,
+    Rumours,
+    Yielded,
+)
 from nearcast.server.early_copies import EarlyCopies
 from nearcast.server.effects import Effects
 from nearcast.server.mesh_messages import (
-    Forward,
-    ForwardBusy,
     Manages,
     MeshMessage,
     Notice,
     Notices,
-    OrdersShown,
-    ShowOrders,
     SpoolDamaged,
-    Subscribers,
-    SubscribersKnown,
     Undelivered,
-    Vouch,
-    WhoIs,
     decode_mesh,
     encode_mesh,
 )
+from nearcast.server.proof_messages import (
+    HomeProved,
+    OrdersShown,
+    ProveHome,
+    ShowOrders,
+    Vouch,
+    WhoIs,
+)
+from nearcast.server.publisher_messages import Forward
+from nearcast.server.ring_messages import DirectoryClaim, DirectoryWanted
 from nearcast.server.server import Server
 from nearcast.server.signed_orders import sign_orders
 from nearcast.server.site_orders import ClientOrder, Orders, TopicOrder
 from nearcast.server.spool_shares import SpoolShares
+from nearcast.server.subscriber_messages import (
+    Subscribers,
+    SubscribersKnown,
+)
 from nearcast.spool.changes import Position
 from nearcast.testing.authority import SmallAuthority
 from nearcast.testing.simulated_client import SimulatedClient
@@ -44,8 +63,9 @@ from nearcast.trust.revocations import Revocation, RevocationList, issue_revocat
 from nearcast.trust.rights import NOTHING, Rights
 from nearcast.wire.actions import Confirmed, Disconnected
 from nearcast.wire.codec import encode
+from nearcast.wire.home_proof import Prover
 from nearcast.wire.hot_frames import encode_notify
-from nearcast.wire.messages import CloseReason, Notify
+from nearcast.wire.messages import CloseReason, Notify, Prove
 from nearcast.wire.noise import public_key
 from nearcast.wire.publication import Publication
 
@@ -155,12 +175,12 @@ def test_credentials_that_do_not_count_are_not_believed() -> None:
     made = TwoEdges()
     key = public_key(bytes(range(32)))
     wrong = (
-        STRANGER.client("thief", key),
-        made.site.authority.client("thief", key, validity=Validity(0, 5)),
+        STRANGER.client("stranger", key),
+        made.site.authority.client("stranger", key, validity=Validity(0, 5)),
         b"nonsense",
     )
     made.say(Vouch(wrong))
-    made.say(_forward("traffic/north", "thief"))
+    made.say(_forward("traffic/north", "stranger"))
     assert made.spooled() == {"traffic/north": 0}
     assert made.broker.counts["mesh_not_vouched"] == len(wrong) + 1
 
@@ -236,11 +256,11 @@ def test_copies_come_from_brokers_and_of_publishers_that_may_publish() -> None:
     made.say(Manages("traffic/north"))  # it is one after all: what waited is taken
     assert made.spooled() == {"traffic/north": 1}
     made.say(_copies("traffic/north", "thief"))
-    made.say(_copies("traffic/north", "somebody who left long ago"))
-    assert made.spooled() == {"traffic/north": 2}
+    made.say(_copies("traffic/north", "somebody who left long ago"))  # and was never at e2
+    assert made.spooled() == {"traffic/north": 1}
     made.site.run(20.0)
     made.say(_copies("other", "car"))
-    assert made.broker.counts["copies_not_expected"] == 1
+    assert made.broker.counts["copies_not_expected"] == 2
     assert list(made.broker.broker.topics) == ["traffic/north"]
 
 
@@ -281,15 +301,30 @@ def test_a_server_that_no_orders_name_claims_no_stream_of_a_publisher_that_is_he
     made.people["sign"].publish("traffic/north", b"y")
     made.site.run(0.1)
     made.say(Vouch((made.people["sign"].credential,)))
-    answers = made.say(_claim(0, "sign", "nobody", whole=True))
-    assert answers == [
-        WhoIs(("nobody",)),
+    who, prove = made.say(_claim(0, "sign", "nobody", whole=True))
+    assert who == WhoIs(("nobody",))
+    assert isinstance(prove, ProveHome)
+    made.say(HomeProved("sign", prove.nonce))  # it is not there
+    assert made.say(_claim(0, "sign")) == [
+        ProveHome("sign", ANY),
         Denied("traffic/north", ("sign",), Token(0, 9, "e2", 1), NOBODY),
     ]
     assert _owned(made) == {"car": True, "sign": True}
     assert made.broker.counts["claims_refused"] == 2
     made.say(_claim(0, "car", whole=True))  # its home may stand in, and gets nothing else
     assert _owned(made) == {"car": False, "sign": True}
+
+
+def test_nobody_claims_or_shows_a_credential_of_what_a_component_of_a_flow_makes() -> None:
+    made = _published()
+    for claim in (_claim(0, "flow:people/count@e1"), _claim(0, "flow:people/count@e2")):
+        assert made.say(claim) == []
+    assert made.broker.counts["claims_refused"] == 2
+    forged = made.site.authority.client("flow:people/count@e1", b"k" * 32, TRAFFIC)
+    made.say(Vouch((forged,)))
+    made.say(_forward("traffic/north", "flow:people/count@e1"))
+    assert set(_owned(made)) == {"car", "sign"}
+    assert made.broker.counts["mesh_not_vouched"] == 2
 
 
 def test_a_claim_by_an_assignment_that_is_not_known_here_needs_signed_orders() -> None:
@@ -314,13 +349,62 @@ def test_a_claim_by_an_assignment_that_is_not_known_here_needs_signed_orders() -
     assert _owned(made) == {"car": False, "sign": False}
 
 
-def test_topics_that_no_orders_name_belong_to_whoever_uses_them() -> None:
+def test_topics_that_no_orders_name_belong_to_the_homes_of_those_who_use_them() -> None:
     made = TwoEdges()
     made.people["sign"].publish("traffic/new", b"x")
     made.site.run(2.0)
-    made.say(Claim("traffic/new", ("sign",), Token(0, 9, "e2", 1)))
+    made.say(Vouch((made.people["sign"].credential,)))
+    for version in (0, 1 << 40):
+        made.say(Claim("traffic/new", ("sign",), Token(version, 9, "e2", 1), whole=True))
     streams = made.broker.broker.topics["traffic/new"].claims._gate.streams
-    assert not streams["sign"].is_owned
+    assert streams["sign"].is_owned
+    made.people["car"].publish("traffic/new", b"y")  # it is at e2
+    made.site.run(2.0)
+    assert made.people["car"].session.unacknowledged == 0
+    settings = made.broker.broker.topics["traffic/new"].settings
+    assert settings.other_brokers == ("e2",)
+    assert streams["sign"].is_owned
+
+
+@pytest.mark.parametrize("topic", ["traffic/north", "traffic/new"])
+def test_a_server_that_says_that_it_manages_a_topic_is_asked_and_told_nothing(topic: str) -> None:
+    made = TwoEdges()
+    made.people["sign"].publish(topic, b"x")
+    made.site.run(2.0)
+    answers = made.say(Manages(topic, publisher="sign"))
+    made.say(Vouch((made.people["sign"].credential,)))
+    made.say(Manages(topic, publisher="sign"))
+    made.say(SpoolDamaged(topic))
+    made.say(CopyNack(topic, "sign", made.people["sign"].session.epoch, ((1, 1),)))
+    sent: list[str] = []
+    made.broker._peers.send_copies = lambda server, *_, **__: sent.append(server)  # type: ignore[method-assign]
+    made.people["sign"].publish(topic, b"y")
+    made.site.run(2.0)
+    settings = made.broker.broker.topics[topic].settings
+    assert (settings.stand_ins, settings.other_brokers, sent) == (("e2",), (), [])
+    assert not any(isinstance(one, Copies) for one in answers)
+    assert made.broker.counts["mesh_refused"] == 1
+
+
+def test_a_claim_cannot_use_up_the_counters() -> None:
+    made = _published()
+    for counter in (1 << 40, (1 << 62) - 1):
+        made.say(Claim("traffic/north", ("car",), Token(0, counter, "e2", 1)))
+    assert _owned(made) == {"car": True, "sign": True}
+    assert made.broker.counts["mesh_refused"] == 2
+
+
+def test_a_server_that_no_orders_name_has_no_state_to_give() -> None:
+    made = TwoEdges()
+    made.say(Manages("traffic/north", past=True))
+    _home(made)._peers.on(Claim, lambda *_: None)  # another answer is the lie
+    made.people["sign"].publish("traffic/north", b"x")
+    made.site.run(0.5)
+    claim = made.broker.broker.topics["traffic/north"].claims.ownership.claims["sign"]
+    offer = Offer(b"lie", 1, 0)
+    before = made.broker.counts["mesh_refused"]
+    made.say(Yielded("traffic/north", claim.token, (Position("sign", 0, 0),), offer))
+    assert made.broker.counts["mesh_refused"] == before + 1
 
 
 def test_a_claim_does_not_wait_for_ever_for_a_server_that_no_orders_name() -> None:
@@ -358,13 +442,143 @@ def test_a_server_forwards_nothing_of_a_publisher_that_is_heard_elsewhere() -> N
     made.people["sign"].publish("traffic/north", b"y")
     made.site.run(0.1)
     made.say(Vouch((made.people["sign"].credential,)))
-    assert made.say(_forward("traffic/north", "sign")) == [
-        ForwardBusy("traffic/north", "sign", 0.2)
-    ]
+    assert made.say(_forward("traffic/north", "sign")) == [ProveHome("sign", ANY)]
     made.people["car"].publish("traffic/north", b"z")
     made.site.run(0.2)
     made.say(_forward("traffic/north", "car"), "cloud")  # its home is e2, which has just spoken
     assert made.broker.counts["mesh_not_home"] == 2
+
+
+@pytest.mark.parametrize("durable", [True, False])
+def test_a_server_forwards_nothing_of_a_publisher_that_is_silent_and_not_there(
+    durable: bool,
+) -> None:
+    made = _published()
+    made.people["sign"].session.abandon()
+    made.site.run(600.0)
+    made.say(Vouch((made.people["sign"].credential,)))
+    (prove,) = made.say(_forward("traffic/north", "sign", durable))
+    assert isinstance(prove, ProveHome)
+    home_key = made.site.servers["e2"].home.server_key
+    asker_key = made.site.servers["e1"].home.server_key
+    forger = Prover(b"f" * 32).answer(Prove(asker_key, prove.nonce), home_key, 0.0)
+    made.say(HomeProved("sign", prove.nonce, forger.tag))
+    made.say(HomeProved("sign", prove.nonce, b"\0" * 16))
+    # what the client proves to its true home, or to another server, is none for this one
+    for asker, home, nonce in (
+        (asker_key, asker_key, prove.nonce),
+        (home_key, home_key, prove.nonce),
+        (asker_key, home_key, b"n" * 16),
+    ):
+        proof = Prover(made.people["sign"].key).answer(Prove(asker, nonce), home, 0.0)
+        made.say(HomeProved("sign", prove.nonce, proof.tag))
+    assert made.spooled() == {"traffic/north": 2}
+    assert made.broker.counts["mesh_refused"] == 5
+    proof = Prover(made.people["sign"].key).answer(Prove(asker_key, prove.nonce), home_key, 0.0)
+    made.say(HomeProved("sign", prove.nonce, proof.tag))  # it has gone there after all
+    assert made.broker.counts["mesh_refused"] == 5
+    assert made.broker._broker_part.proofs._witness.may_speak("e2", "sign", made.site.now)
+
+
+def test_a_proof_counts_for_a_while_and_until_the_client_is_heard_elsewhere() -> None:
+    made = TwoEdges()
+    witness = made.broker._broker_part.proofs._witness
+    made.homes["car"] = "cloud"  # by the orders; the car is at e2 all the same
+    made.obey(2)
+    made.people["car"].publish("traffic/north", b"x")
+    made.site.run(2.0)
+    assert made.spooled() == {"traffic/north": 1}
+    assert witness.may_speak("e2", "car", made.site.now)
+    witness.note("cloud", "car")
+    assert not witness.may_speak("e2", "car", made.site.now)
+
+
+@pytest.mark.parametrize("silent_s", [61.0, 3_000.0])
+def test_a_server_that_a_client_has_left_is_believed_until_it_ought_to_have_proved_it_again(
+    silent_s: float,
+) -> None:
+    made = TwoEdges()
+    witness = made.broker._broker_part.proofs._witness
+    made.homes["car"] = "cloud"
+    made.obey(2)
+    made.people["car"].publish("traffic/north", b"x")
+    made.site.run(2.0)
+    since = made.site.now + silent_s
+    assert [witness.may_speak("e2", "car", since + s) for s in (0.0, 0.9, 1.1, 20.0, 20.5)] == [
+        True, True, False, False, False,
+    ]  # fmt: skip
+    assert not witness.may_speak("e2", "car", since + 3_600.0)
+
+
+def test_a_server_that_says_that_a_client_has_left_is_believed_at_once() -> None:
+    made = TwoEdges()
+    witness = made.broker._broker_part.proofs._witness
+    made.homes["car"] = "cloud"
+    made.obey(2)
+    made.people["car"].publish("traffic/north", b"x")
+    made.site.run(600.0)
+    made.people["car"].session.abandon()
+    assert witness.may_speak("e2", "car", made.site.now)
+    (question,) = witness._questions.values()
+    made.say(HomeProved("car", question.nonce))
+    assert not witness.may_speak("e2", "car", made.site.now)
+
+
+def test_what_is_held_for_a_proof_is_bounded_and_counted() -> None:
+    made = _published()
+    made.people["sign"].session.abandon()
+    made.site.run(600.0)
+    made.say(Vouch((made.people["sign"].credential,)))
+    for _ in range(70):
+        made.broker._peers.dispatch(
+            "e2", [encode_mesh(_forward("traffic/north", "sign", durable=False))], made.site.now
+        )
+    assert made.broker.counts["unproved_dropped"] == 6
+    made.broker._router.on_proved("e2", "sign", made.site.now + 11.0)
+    assert made.broker.counts["unproved_dropped"] == 70
+    assert made.spooled() == {"traffic/north": 2}
+
+
+@pytest.mark.parametrize(
+    ("publisher", "taken"),
+    [("flow:f/c@e2", True), ("flow:f/c@cloud", False), ("flow:f/other@e2", False)],
+)
+def test_copies_of_what_a_flow_makes_need_no_proof_where_the_orders_have_it(
+    publisher: str, taken: bool
+) -> None:
+    made = _published()
+    _with_flow(made, "traffic/north")
+    made.say(Manages("traffic/north"))
+    one = Publication("traffic/north", publisher, 1, 1, 1, 2, 0.0, 0.0, b"x", oldest=1)
+    made.say(Copies("traffic/north", (one.record(),)))
+    assert made.spooled() == {"traffic/north": 2 + taken}
+    settings = made.broker.broker.topics["traffic/north"].settings
+    assert (settings.stand_ins, settings.other_brokers) == (("e2",), ())
+    assert not made.broker.counts["home_proofs_asked"]
+
+
+@pytest.mark.parametrize("orders_first", [True, False])
+def test_a_topic_without_orders_that_a_flow_makes_has_brokers_wherever_they_say(
+    orders_first: bool,
+) -> None:
+    made = TwoEdges()
+    made.people["sign"].publish("traffic/new", b"x")
+    made.site.run(2.0)
+    if orders_first:
+        _with_flow(made, "traffic/new")
+    made.say(Manages("traffic/new"))
+    if not orders_first:
+        _with_flow(made, "traffic/new")
+    settings = made.broker.broker.topics["traffic/new"].settings
+    assert (settings.stand_ins, settings.other_brokers) == ((), ("e2",))
+
+
+def _with_flow(made: TwoEdges, output: str) -> None:
+    flow = Flow("f", ("in",), {"c": Component("forward", ("in",), output)})
+    orders = made.broker.orders
+    assert orders is not None
+    flows = (FlowOrder(flow, 1, {"c": "cloud"}),)
+    made.site.obey(structs.replace(orders, revision=9, flows=flows, server=""))
 
 
 def test_whole_spools_are_sent_as_fast_as_a_link_allows_and_no_faster() -> None:
@@ -383,11 +597,11 @@ def test_whole_spools_are_sent_as_fast_as_a_link_allows_and_no_faster() -> None:
 
 def test_a_server_that_asks_for_a_spool_again_and_again_gets_it_a_few_times() -> None:
     made = _published()
-    made.say(Manages("traffic/north"))
+    made.say(Manages("traffic/north"), "cloud")
     sent: list[str] = []
     made.broker._peers.send_copies = lambda server, topic, *_, **__: sent.append(topic)  # type: ignore[method-assign]
     for _ in range(6_000):
-        made.broker._peers.dispatch("e2", [encode_mesh(SpoolDamaged("traffic/north"))], 1_000.0)
+        made.broker._peers.dispatch("cloud", [encode_mesh(SpoolDamaged("traffic/north"))], 1_000.0)
         made.broker._broker_part.finish(1_000.0)
     assert 0 < len(sent) <= (64 << 20) // (16 << 10) + 1
 
@@ -514,3 +728,59 @@ def test_rights_that_were_taken_away_end_the_subscriptions_they_had_allowed() ->
 def test_topics_that_no_client_could_be_told_about_never_come_to_be(lie: MeshMessage) -> None:
     with pytest.raises(WireError, match="topic"):
         decode_mesh(encode_mesh(lie))
+
+
+def test_rumours_have_known_servers_asked_and_nobody_else_and_only_a_few() -> None:
+    made = TwoEdges()
+    made.people["car"].publish("traffic/north", b"x")
+    made.site.run(2.0)
+    topics = made.broker.topics
+    made.say(Rumours({"traffic/north": ("nobody", "e1"), "made/up": ("cloud",)}))
+    assert topics._told.of("traffic/north") == []
+    assert topics._told.of("made/up") == [], "only topics that are here"
+    made.say(Rumours({"traffic/north": ("cloud",)}))
+    assert topics._told.of("traffic/north") == ["cloud"]
+    made.broker._peers.others.update(dict.fromkeys(f"x{number}" for number in range(100)))
+    made.say(Rumours({"traffic/north": tuple(f"x{number}" for number in range(100))}))
+    assert len(topics._told.of("traffic/north")) == 16
+    assert made.broker.counts["rumours_dropped"] == 85
+
+
+def test_a_server_that_asks_for_orders_again_and_again_is_shown_them_once_a_second() -> None:
+    made = TwoEdges()
+    made.broker._shown.obey(b"signed" * 10_000)
+    peers, shown = made.broker._peers, list[MeshMessage]()
+    send = peers.send
+    peers.send = lambda server, message: shown.append(message)  # type: ignore[method-assign]
+    for number in range(1_000):
+        peers.dispatch("e2", [encode_mesh(ShowOrders())], made.site.now + number / 500)
+    peers.send = send  # type: ignore[method-assign]
+    assert len(shown) == 2
+
+
+def test_orders_that_are_shown_count_once_for_each_question() -> None:
+    made = TwoEdges()
+    looked: list[str] = []
+    made.broker._shown.listeners.append(lambda server, orders, now: looked.append(server))
+    orders = made.site.servers["e2"].node
+    assert orders is not None
+    document = orders._shown._document
+    refused = made.broker.counts["mesh_refused"]
+    made.broker._shown.ask("e2", made.site.now)
+    for _ in range(5):
+        made.broker._peers.dispatch("e2", [encode_mesh(OrdersShown(document))], made.site.now)
+    assert made.broker.counts["mesh_refused"] >= refused + 4
+    assert len(looked) <= 1
+
+
+def test_a_name_in_the_directory_is_no_longer_than_names_are() -> None:
+    made = TwoEdges()
+    refused = made.broker.counts["mesh_refused"]
+    made.say(DirectoryClaim(("x" * 1_101,)))
+    made.say(DirectoryWanted("x" * 1_101))
+    assert made.broker.counts["mesh_refused"] == refused + 2
+    assert len(made.broker.ring.directory) == 0 or all(
+        len(name) <= 1_100
+        for claims in made.broker.ring.directory._claims.values()
+        for name in claims
+    )

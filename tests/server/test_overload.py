@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+from random import Random
+
 import pytest
 
 from nearcast.broker.notices import decode_entry
 from nearcast.server.broker_messages import Copies
-from nearcast.server.mesh_messages import Forward, MeshMessage, SyncDone, Vouch, encode_mesh
+from nearcast.server.mesh_messages import MeshMessage, encode_mesh
 from nearcast.server.peer_channel import Frame, encode_frame
 from nearcast.server.peer_channels import PeerChannels
-from nearcast.server.server import ClientAccess, Server
-from nearcast.server.server_settings import ServerSettings
+from nearcast.server.proof_messages import Vouch
+from nearcast.server.publisher_messages import Forward
+from nearcast.server.server import Server
+from nearcast.server.server_settings import ClientAccess, ServerSettings
 from nearcast.server.site_orders import ClientOrder, Orders, ServerOrder, TopicOrder
+from nearcast.server.subscriber_messages import (
+    SyncDone,
+)
 from nearcast.testing.authority import SmallAuthority
 from nearcast.wire.actions import Acknowledged, Home, SendDatagram
 from nearcast.wire.client_session import ClientSession
@@ -40,7 +47,9 @@ class OneEdge:
             PeerChannels(1),
             lambda: self.now,
             AUTHORITY.trust(),
-            access=ClientAccess(server_key, random_bytes),
+            server_key,
+            access=ClientAccess(random_bytes),
+            chance=Random(1),
         )
         assert self.edge.clients is not None
         self.clients = self.edge.clients
@@ -120,11 +129,18 @@ class OneCloud:
     def __init__(self, brokers: tuple[str, ...] = ("cloud",)) -> None:
         self.now = 1_700_000_000.0
         self.cloud = Server(
-            ServerSettings("cloud"), PeerChannels(1), lambda: self.now, AUTHORITY.trust()
+            ServerSettings("cloud"),
+            PeerChannels(1),
+            lambda: self.now,
+            AUTHORITY.trust(),
+            bytes(32),
+            chance=Random(1),
         )
         servers = (ServerOrder("e1", "e1", 7000, bytes(32)), ServerOrder("cloud", "", 0, b""))
         topics = (TopicOrder("t", 100, brokers),)
-        self.cloud.obey(Orders(1, 1, "cloud", servers, topics, ()), self.now)
+        self.cloud.obey(
+            Orders(1, 1, "cloud", servers, topics, (ClientOrder("car", "e1"),)), self.now
+        )
         self.now += 2.0  # it has waited for the subscribers that nobody told
         self.groups = self.frames = 0
         self.hear(Vouch((AUTHORITY.client("car", bytes(32)),)))

@@ -11,36 +11,42 @@ from nearcast.broker.audiences import OutgoingNotification, Recipients
 from nearcast.broker.broker import Broker
 from nearcast.broker.topic_settings import TopicSettings
 from nearcast.server.authorise import Authoriser
+from nearcast.server.class_gate import ClassGate
 from nearcast.server.delivery import Delivery
 from nearcast.server.effects import Effects
 from nearcast.server.home_clients import HomeClients, Starts
 from nearcast.server.home_witness import HomeWitness
 from nearcast.server.log_rows import NotificationRow
 from nearcast.server.mesh_messages import (
-    Forward,
-    ForwardAck,
-    ForwardBusy,
-    ForwardNack,
-    ForwardRefuse,
     MeshMessage,
     Notices,
-    Subscribers,
-    SubscribersKnown,
-    SubscribersWanted,
-    Unsubscribed,
     encode_mesh,
 )
 from nearcast.server.peer_channel import Frame, decode_frame, encode_frame
 from nearcast.server.peer_channels import PeerChannels
 from nearcast.server.peers import Peers
+from nearcast.server.publisher_messages import (
+    Forward,
+    ForwardAck,
+    ForwardBusy,
+    ForwardNack,
+    ForwardRefuse,
+)
 from nearcast.server.router import Router
 from nearcast.server.server_settings import EdgeSettings
 from nearcast.server.stream_targets import Capacity, StreamTargets
+from nearcast.server.subscriber_messages import (
+    Subscribers,
+    SubscribersKnown,
+    SubscribersWanted,
+    Unsubscribed,
+)
 from nearcast.server.subscribers import SubscriberDirectory
 from nearcast.server.subscriptions import Subscriptions
 from nearcast.server.vouching import Vouching
 from nearcast.testing.authority import SmallAuthority
 from nearcast.wire.hot_frames import decode_notify
+from nearcast.wire.message_class import MESSAGE_CLASSES
 from nearcast.wire.messages import Notify, Refuse, Route, Subscribe
 from nearcast.wire.publication import Origin, Publication
 
@@ -98,6 +104,9 @@ class Clients:
     def check_notification(self, frame: bytes) -> None:
         pass
 
+    def notify_urgently(self, clients: Iterable[str], frame: bytes, left_out: str) -> list[str]:
+        return self.notify_all(clients, frame, left_out)
+
     def notify_all(self, clients: Iterable[str], frame: bytes, left_out: str) -> list[str]:
         wanted = [one for one in clients if one != left_out]
         self.told += [(one, frame) for one in wanted if one in self.present]
@@ -125,14 +134,22 @@ def router(around: Surroundings, publishers: Publishers, cloud: str = "cloud") -
         lambda topic: True,
         Vouching(
             around.peers,
-            Authoriser(SmallAuthority().trust(), 10),
+            authoriser := Authoriser(SmallAuthority().trust(), 10),
             around.effects,
             lambda server, client: None,
             lambda client, now: None,
         ),
-        HomeWitness("e1", None, 3.0),
+        HomeWitness(
+            around.peers,
+            bytes(32),
+            authoriser,
+            None,
+            around.effects,
+            lambda server, client, now: None,
+        ),
         0.2,
         3.0,
+        ClassGate(MESSAGE_CLASSES, authoriser, around.effects.counts),
     )
 
 
@@ -196,6 +213,7 @@ def test_a_delivery_packs_notifications_per_home_and_passes_on_what_it_cannot_br
         lambda client, frames, now: passed.append(client),
         lambda topic, clients, now: clients,
         lambda broker, reached: None,
+        lambda envelope: 0,
     )
     notify = Notify("t", "b", 1, 7, True, 0, b"hello", 1, 2, 3)
     made.send([OutgoingNotification(notify, directory.everyone("t"), "b", False)] * 2)
@@ -223,6 +241,7 @@ def test_without_clients_a_delivery_counts_what_comes_for_them() -> None:
         lambda *_: None,
         lambda topic, clients, now: clients,
         lambda *_: None,
+        lambda envelope: 0,
     )
     recipients = Recipients(("a",), {"e1": ("a",)})
     notify = Notify("t", "b", 1, 7, True, 0, b"hello")
@@ -245,9 +264,12 @@ class Granted:
     def note_start(self, server: str, offset: int) -> None:
         """Note nothing."""
 
-    def begin_anew(self, broker: str, topic: str, now: float) -> None:
+    def begin_anew(self, broker: str, topic: str, now: float, *, was_away: bool = False) -> None:
         """Note a broker that is heard from its beginning."""
         self.begun.append((broker, topic))
+
+    def on_told(self, broker: str) -> None:
+        """Ask nothing."""
 
     def brokers(self, wanted: str) -> list[tuple[str, str]]:
         """Return what was noted."""
@@ -279,6 +301,7 @@ class Home:
             SubscriberDirectory(),
             lambda topic: ["e2"],
             lambda topic: {topic: 3},
+            self.granted,
             self.granted,
             lambda *told: None,
             lambda server, clients: None,

@@ -24,9 +24,10 @@ class Pipe:
         loss: float = 0.0,
         duplication: float = 0.0,
         jitter_s: float = 0.0,
+        way_s: float = 0.01,
         settings: PeerSettings | None = None,
     ) -> None:
-        self.rng = Random(seed)
+        self.rng, self.way_s = Random(seed), way_s
         self.loss, self.duplication, self.jitter_s = loss, duplication, jitter_s
         self.settings = settings
         self.now = 0.0
@@ -52,7 +53,7 @@ class Pipe:
             self.frames += 1
             for _ in range(1 + (self.rng.random() < self.duplication)):
                 if self.rng.random() >= self.loss:
-                    at = self.now + 0.01 + self.jitter_s * self.rng.random()
+                    at = self.now + self.way_s + self.jitter_s * self.rng.random()
                     self.under_way.append((at, len(self.under_way), receiver, frame))
 
     def restart(self, side: str) -> None:
@@ -138,6 +139,27 @@ def test_repetitions_stay_modest(seed: int) -> None:
     # 300 frames with messages; for each that was lost (one of ten), about one repetition and its
     # acknowledgement; acknowledgements each 20 ms of the 3 s in which something is sent
     assert pipe.frames <= 300 + 2 * 60 + 3.0 / 0.02 + 10
+
+
+@pytest.mark.parametrize("way_s", [0.5, 0.6, 1.0])
+def test_on_a_way_longer_than_every_timer_messages_soon_stop_waiting_for_answers(
+    way_s: float,
+) -> None:
+    """What is repeated too early must not hold up what comes after it, again and again."""
+    pipe = Pipe(0, way_s=way_s)
+    for _ in range(round(10 * 20 * way_s)):  # ten round trips, to learn how long they are
+        pipe.send("a")
+        pipe.run(0.1)
+    pipe.run(4 * way_s)
+    learned, resent = len(pipe.got["b", 1]), pipe.ends["a"].resent
+    for index in range(round(10 * 5 * way_s)):
+        pipe.send("a")
+        pipe.run(0.1)
+        due = learned + max(0, index - round(10 * way_s) - 1)
+        assert len(pipe.got["b", 1]) >= due, f"message {index} is held up"
+    pipe.run(4 * way_s)
+    assert pipe.got["b", 1] == pipe.sent["a", 1]
+    assert pipe.ends["a"].resent == resent
 
 
 def test_a_server_that_is_away_costs_a_frame_each_second() -> None:

@@ -92,7 +92,7 @@ def test_a_topic_without_orders_outlives_its_server() -> None:
     made.site.servers["e1"].restart()
     made.site.run(1.0)
     assert made.spool("e1") == ["before"]
-    assert made.node("e2").brokers_of("t") == ["e1"]
+    assert made.node("e2").topics.brokers_of("t") == ["e1"]
 
 
 def test_publishers_beyond_the_room_of_their_home_go_to_the_cloud() -> None:

@@ -13,7 +13,9 @@ import pytest
 from nearcast.broker import settlement
 from nearcast.errors import WireError
 from nearcast.server import replays
+from nearcast.server.mesh_messages import Resumed
 from nearcast.server.resumption import Resumption
+from nearcast.server.subscriber_messages import SubscribersWanted
 from nearcast.testing.fake_disk import FakeDisk
 from nearcast.testing.simulated_server import SimulatedServer
 from nearcast.wire import server_session
@@ -79,8 +81,8 @@ def heal(made: RandomSite) -> None:
     made.site.run(60.0)
 
 
-def hunt(seed: int, *, switches: bool = False) -> RandomSite:
-    made = RandomSite(
+def hunt(seed: int, *, switches: bool = False, kind: type[RandomSite] = RandomSite) -> RandomSite:
+    made = kind(
         seed,
         spool=1_000,
         network=bad_network(),
@@ -95,7 +97,7 @@ def hunt(seed: int, *, switches: bool = False) -> RandomSite:
     return made
 
 
-@pytest.mark.parametrize("seed", range(16))
+@pytest.mark.parametrize("seed", [*range(16), 94])
 def test_whatever_crashes_and_whoever_is_away_all_is_heard_once(seed: int) -> None:
     assert missing(hunt(seed)) == {}
 
@@ -111,7 +113,7 @@ def no_notices(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def no_home_asks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Resumption, "on_interrupted", lambda *_: None)
+    monkeypatch.setattr(Resumption, "on_interrupted", lambda *_, **__: None)
 
 
 def no_client_asks(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -261,6 +263,31 @@ def test_a_broker_that_is_new_and_away_when_a_client_is_back_is_asked_later(
     assert quiet.heard == ([1, 2, 3, 4, 5, 6] if is_asked_later else [1, 2, 3])
 
 
+def test_a_broker_that_knows_only_some_of_a_homes_subscribers_tells_the_others_later() -> None:
+    quiet = Quiet("e2")
+    site, late = quiet.made.site, quiet.made.people["c2"]
+    quiet.publish(3)
+    quiet.broker.kill()
+    late.subscribe("t0")  # waits at e1 and reaches the broker before all else
+    site.run(0.5)
+    home = site.servers["e1"].node
+    assert home is not None
+    peers, held = home._peers, []
+    take = peers._handlers[SubscribersWanted]
+    peers.on(SubscribersWanted, lambda *question: held.append(question))
+    quiet.broker.restart()
+    site.run(3.0)
+    quiet.publish(2)
+    assert [one.sequence for one in late.notified] == [4, 5]
+    assert quiet.heard == [1, 2, 3]
+    peers.on(SubscribersWanted, take)
+    for server, question, now in held:
+        take(server, question, now)
+    site.run(10.0)
+    assert quiet.heard == [1, 2, 3, 4, 5]
+    assert [one.sequence for one in late.notified] == [4, 5]
+
+
 @pytest.mark.parametrize("restarts", [True, False])
 def test_a_subscription_that_a_broker_hears_of_late_misses_nothing(restarts: bool) -> None:
     quiet = Quiet("e2", subscribers=())
@@ -370,6 +397,55 @@ def test_who_missed_more_than_a_session_can_hold_hears_all_of_it_in_the_next_one
     assert quiet.heard == list(range(1, 404))
     again = [at_s for at_s, event in quiet.listener.events if isinstance(event, Connected)]
     assert sum(at_s > healed_s for at_s in again) <= 2  # the one in which all was lost may go on
+
+
+def _asked_in_pieces(monkeypatch: pytest.MonkeyPatch) -> tuple[Quiet, Resumption]:
+    """Return a site in which c1 has missed 200 messages and has just asked for them."""
+    monkeypatch.setattr(replays, "_PER_ANSWER", 30)
+    quiet = Quiet("e2", wire=WireSettings(report_interval_s=0.5), spool=1_000)
+    quiet.publish(3)
+    network, site = quiet.made.network, quiet.made.site
+    network.offline.add("c1")
+    for _ in range(10):
+        quiet.publish(20)
+        site.run(1.0)
+    network.offline.discard("c1")
+    home = site.servers["e1"].node
+    assert home is not None
+    assert home.clients is not None
+    resumption = home.clients.resumption
+    for _ in range(10_000):
+        if resumption._asked.get("c1"):
+            return quiet, resumption
+        site.run(0.001)
+    raise AssertionError("it did not ask")
+
+
+def test_a_piece_that_comes_twice_is_not_the_last_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its question was repeated because the answer was long on the way."""
+    quiet, resumption = _asked_in_pieces(monkeypatch)
+
+    def hear_twice(broker: str, message: Resumed, now: float) -> None:
+        for _ in range(2):
+            resumption._on_resumed(broker, message, now)
+
+    resumption._peers.on(Resumed, hear_twice)
+    quiet.made.site.run(30.0)
+    quiet.publish(2)
+    assert quiet.heard == list(range(1, 206))
+
+
+def test_an_answer_to_a_session_before_says_nothing_in_this_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The pieces before it went into the session that is gone."""
+    quiet, resumption = _asked_in_pieces(monkeypatch)
+    number = resumption._asked["c1"]["e2", "t0"].number
+    last = Resumed("t0", "c1", (), 0, 203, is_last=True, number=number - 1)
+    resumption._on_resumed("e2", last, quiet.made.site.now)
+    quiet.made.site.run(30.0)
+    quiet.publish(2)
+    assert quiet.heard == list(range(1, 206))
 
 
 def test_a_burst_that_a_session_cannot_take_at_once_waits_for_room() -> None:

@@ -12,19 +12,21 @@ import pytest
 
 from nearcast.server.broker_messages import Copies
 from nearcast.server.mesh_messages import (
-    Forward,
     Manages,
     MeshMessage,
     Notice,
     Notices,
     Resume,
-    Subscribers,
     Undelivered,
-    Vouch,
     encode_mesh,
 )
+from nearcast.server.proof_messages import Vouch
+from nearcast.server.publisher_messages import Forward
 from nearcast.server.server import Server
 from nearcast.server.site_orders import ClientOrder, Orders, TopicOrder
+from nearcast.server.subscriber_messages import (
+    Subscribers,
+)
 from nearcast.testing.simulated_client import SimulatedClient
 from nearcast.testing.simulated_site import SimulatedSite
 from nearcast.trust.rights import NOTHING, Rights

@@ -8,21 +8,20 @@ import pytest
 
 from nearcast.server.broker_messages import Advance, Copies, CopyNack
 from nearcast.server.mesh_messages import (
-    Forward,
-    ForwardAck,
-    ForwardBusy,
-    ForwardNack,
     Hello,
     Manages,
     MeshMessage,
     Notice,
     Notices,
-    Subscribers,
-    SubscribersKnown,
     Undelivered,
     encode_mesh,
 )
 from nearcast.server.peer_channel import Frame, encode_frame
+from nearcast.server.publisher_messages import Forward, ForwardAck, ForwardBusy, ForwardNack
+from nearcast.server.subscriber_messages import (
+    Subscribers,
+    SubscribersKnown,
+)
 from nearcast.testing.simulated_network import Network
 from nearcast.wire.hot_frames import encode_notify
 from nearcast.wire.messages import Notify

@@ -8,6 +8,7 @@ import pytest
 
 from nearcast.broker.notifications import Notification
 from nearcast.broker.requests import ProcessRequest, ProcessResult
+from nearcast.server.broker_messages import StateTaken
 from nearcast.testing.counting_processor import COUNTING, read_effects
 from nearcast.testing.simulated_network import Network
 from server.site_making import QUICK, RandomSite
@@ -111,6 +112,28 @@ def test_a_state_offered_to_a_server_that_is_cut_off_is_neither_lost_nor_counted
     in_doubt = "t0 c0 5"  # was on its way when its server was cut off
     assert found.pop(in_doubt) <= 2
     assert found == Counter(f"t0 c0 {number}" for number in range(9) if number != 5)
+
+
+def test_a_server_whose_state_was_taken_asks_until_it_knows() -> None:
+    made = RandomSite(1, topics=1, spool=1_000, processor=COUNTING, wire=QUICK, takeover_s=0.3)
+    made.publishers["t0"], made.subscribers["t0"] = ["c0"], ["c1"]
+    made.targets = {("t0", "c0"): "e0"}
+    made.start()
+    made.publish("t0", "c0")
+    made.site.run(1.0)
+    giver = made.site.servers["e0"].node
+    assert giver is not None
+    handlers = giver._peers._handlers
+    hear, lost = handlers[StateTaken], list[StateTaken]()
+    giver._peers.on(StateTaken, lambda _server, message, _now: lost.append(message))
+    made.targets["t0", "c0"] = "e1"
+    made.site.obey(made.orders(2))
+    made.publish("t0", "c0")
+    while not lost:  # its sender might crash before it is sent again
+        made.site.run(0.01)
+    handlers[StateTaken] = hear
+    made.site.run(5.0)
+    check_counts(made)
 
 
 def test_a_counter_goes_on_where_it_was_on_each_next_server() -> None:

@@ -5,7 +5,11 @@ from __future__ import annotations
 from nearcast.server.handover_buffer import HandoverBuffer
 from nearcast.server.home_clients import HomeClients
 from nearcast.server.interests import Interests, Knowledge
-from nearcast.server.mesh_messages import Moved, Subscribers, Unsubscribed
+from nearcast.server.subscriber_messages import (
+    Moved,
+    Subscribers,
+    Unsubscribed,
+)
 from nearcast.server.subscribers import SubscriberDirectory
 from nearcast.server.subscription_updates import SubscriptionUpdates
 

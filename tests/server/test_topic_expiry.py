@@ -43,13 +43,13 @@ def test_a_topic_that_nobody_uses_is_given_up_in_memory_on_disk_and_at_others() 
     made = TwoEdges()
     made.sign.subscribe("wanted")
     made.publish("planned", "wanted", "used", "idle")
-    assert made.node("e2").brokers_of("idle") == ["e1"]
+    assert made.node("e2").topics.brokers_of("idle") == ["e1"]
     for _ in range(8):
         made.site.run(IDLE_S / 4)
         made.publish("used")
     assert sorted(made.node("e1").broker.topics) == ["planned", "used", "wanted"]
     assert sorted(made.site.servers["e1"].stored.topics) == ["planned", "used", "wanted"]
-    assert made.node("e2").brokers_of("idle") == []
+    assert made.node("e2").topics.brokers_of("idle") == []
     assert made.node("e1").counts["topics_expired"] == 1
     assert made.site.servers["e1"].restart()
     made.site.run(2 * IDLE_S)

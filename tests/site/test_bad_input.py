@@ -175,9 +175,11 @@ def test_a_hundred_thousand_hostile_datagrams_do_not_disturb_honest_clients(
     assert acknowledged == heard == DATAGRAMS // BURST
     assert dropped + missed >= sum(sent.values())
     assert missed - strangers <= DATAGRAMS // 100
-    assert strangers <= DATAGRAMS // 4  # enough of each kind were looked at
+    # How many datagrams of strangers the kernel refuses follows from how fast they come; enough of
+    # each kind must have been looked at all the same.
     reasons = {"too_long", "too_short", "unknown_kind", "unknown_session", "init_mac1", "replayed"}
-    assert reasons | {"seal", "not_signed"} <= set(drops)
+    assert all(drops.get(reason, 0) >= 100 for reason in reasons | {"seal"})
+    assert drops.get("not_signed", 0) > 0
     assert health(live, "e1") == "ok"
     assert live.processes.pid("e1") == pid
     assert grown_bytes < MEMORY_GROWTH_BYTES

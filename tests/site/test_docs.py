@@ -12,8 +12,10 @@ from msgspec import NODEFAULT, inspect
 
 from nearcast.broker.notifications import InCircle
 from nearcast.broker.topic_spool import TopicSpool
+from nearcast.links.kafka_settings import KafkaSettings
 from nearcast.runtime import config
 from nearcast.server.processor_rules import ProcessorRule
+from nearcast.wire.message_class import MessageClass
 from nearcast.wire.publication import Publication
 from nearcast.wire.settings import WireSettings
 
@@ -24,12 +26,15 @@ SECTIONS = {
     "[http]": config.HttpConfig,
     "[clients]": config.ClientsConfig,
     "[limits]": config.LimitsConfig,
+    "[flows]": config.FlowsConfig,
     "[spool]": config.SpoolConfig,
     "[log]": config.LogConfig,
+    "[kafka]": KafkaSettings,
     "[processors]": config.ProcessorsConfig,
     "[busy]": config.BusyConfig,
     "[emulation]": config.EmulationConfig,
     "[wire]": WireSettings,
+    "[classes.NAME]": MessageClass,
     "[enrolment]": config.EnrolmentConfig,
     "[site]": config.SiteConfig,
     "[[site.processors]]": ProcessorRule,
@@ -67,7 +72,9 @@ def test_every_section_of_a_configuration_is_told() -> None:
         assert isinstance(info, inspect.StructType)
         plain = {**_told("all servers"), **_told("manager only")}
         for field in info.fields:
-            assert field.name in plain or SECTIONS.keys() & {f"[{field.name}]", f"[[{field.name}]]"}
+            name = field.name
+            told = {f"[{name}]", f"[[{name}]]", f"[{name}.NAME]"}
+            assert name in plain or SECTIONS.keys() & told
 
 
 def test_the_processor_of_the_page_works() -> None:

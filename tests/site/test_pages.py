@@ -31,7 +31,10 @@ from small_site.making import quick, until, write_small_scenario
 ROOT = Path(__file__).parents[2]
 SDK = (ROOT / "docs" / "sdk.md").read_text()
 SITE = (ROOT / "docs" / "site.md").read_text()
+FLOWS = (ROOT / "docs" / "flows.md").read_text()
 KEYS = (ROOT / "docs" / "keys.md").read_text()
+FILTERS = (ROOT / "docs" / "filters.md").read_text()
+AREAS = (ROOT / "docs" / "areas.md").read_text()
 README = (ROOT / "README.md").read_text()
 START, UP = (
     "nearcast scenario generate city --clients 30 --servers 2 --topics 4 --seed 1 --out city",
@@ -153,6 +156,7 @@ def test_no_command_of_a_site_is_left_out() -> None:
     run_here += block_with(SITE, "IceWarning") + block_with(README, UP)
     run_here += block_with(SITE, "serve standalone") + block_with(SITE, "--data broker --out")
     run_here += block_with(SITE, "nearcast processors") + block_with(KEYS, "client enrol")
+    run_here += block_with(FILTERS, "--where") + block_with(AREAS, "--area")  # by test_terms
     in_texts = ("up", "client", "client enrol", "serve", "serve standalone", "status")
     run_here += [line for verb in in_texts for line in in_help()[verb]]
     known = {line.partition(" #")[0].strip() for line in run_here}
@@ -197,6 +201,22 @@ def test_the_processors_of_the_site_page_are_set_and_shown(shell: Shell) -> None
         return all(server["revision"] == site["revision"] for server in site["servers"])
 
     until(obey, "all servers have the last rules", 60)
+
+
+def test_the_flow_of_the_flows_page_runs_moves_and_stops(shell: Shell) -> None:
+    example, check, run, show, move, stop = block_with(FLOWS, "nearcast flow move")
+    assert in_help()["flow"] == [example, check, run, show, move, stop]
+    for command in (example, check):
+        shell.type(command)
+    assert "flow 'people' runs" in shell.type(run)
+    until(lambda: "0..100 %" in shell.type(show), "the servers have reported", 60)
+    assert "hands 0..50 % of 'count' over to 0" in shell.type(move)
+    until(lambda: "0..50 %" in shell.type(show), "the part has moved", 60)
+    save, _plan = block_with(FLOWS, "--flows flows.json")  # plans: tests/test_commands.py
+    (flow,) = json.loads(shell.type(save))["flows"]
+    assert {one["server"] for one in flow["components"]["count"]["places"]} >= {"cloud", "0"}
+    assert "flow 'people' ends" in shell.type(stop)
+    assert "no flow runs" in shell.type(show)
 
 
 @pytest.mark.parametrize("source", ["page", "help"])

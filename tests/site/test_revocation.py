@@ -12,7 +12,8 @@ from cli.conftest import Run, run  # noqa: F401
 from nearcast.errors import NearcastError
 from nearcast.links.http_client import ask
 from nearcast.sdk import SyncClient
-from nearcast.sdk.credentials import save_credentials
+from nearcast.sdk.client import Client
+from nearcast.sdk.credentials import load_credentials, save_credentials
 from nearcast.sdk.enrolment import enrol
 from nearcast.site.live_site import LiveSite, run_site
 from small_site.making import quick, until, write_small_scenario
@@ -23,8 +24,9 @@ pytestmark = pytest.mark.slow
 @pytest.fixture(scope="module")
 def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveSite]:
     folder: Path = tmp_path_factory.mktemp("revoking")
-    names = ["car", "sign", "bus"]
-    scenario = write_small_scenario(folder / "small", clients=names, topics=["road"])
+    # they take turns to live at e1 and e2: the others are never there
+    names = ["car", "away1", "sign", "away2", "bus", "away3", "sign2"]
+    scenario = write_small_scenario(folder / "small", edges=2, clients=names, topics=["road"])
     with run_site(scenario, folder / "site", quick(scenario)) as site:
         site.enrol_clients()
         yield site
@@ -72,3 +74,23 @@ def test_another_key_for_a_client_ends_the_session_of_the_old_one(
     save_credentials(new, tmp_path / "sign.json")
     with SyncClient.connect(tmp_path / "sign.json", timeout_s=60) as client:
         client.publish("road", "with the new key").wait(60)
+
+
+def test_clients_hear_which_servers_were_revoked(live: LiveSite, run: Run) -> None:  # noqa: F811
+    """The manager signs for the authority, and the servers pass that on."""
+    site = live.site
+    stolen = site.place("e2").port
+    with SyncClient.connect(site.credentials_file("sign2"), timeout_s=60) as client:
+        inner = client.inner
+        until(lambda: stolen in _ports(inner), "another way into the site is known")
+        answer = run("site", "revoke", "server", "e2", "--site", site.folder, "--json")
+        assert answer.code == 0
+        until(lambda: inner.credentials.revoked, "the client has heard")
+        assert stolen not in _ports(inner)
+        client.publish("road", "after").wait(60)
+        save_credentials(inner.credentials, site.folder / "saved.json")
+    assert load_credentials(site.folder / "saved.json").revoked
+
+
+def _ports(client: Client) -> list[int]:
+    return [one.address[1] for one in client.credentials.servers]

@@ -87,7 +87,7 @@ def test_a_bug_in_one_event_is_counted_and_logged_and_the_server_goes_on(
 
     async def live() -> dict[str, dict[str, float]]:
         hub = MemoryHub()
-        server = LiveServer(_cloud(tmp_path), hub.link("cloud"), None)
+        server = LiveServer(_cloud(tmp_path), hub.link("cloud"), b"k" * 32)
         await server.start()
         try:
             went_on = asyncio.Event()
@@ -120,10 +120,29 @@ def test_a_bug_in_one_event_is_counted_and_logged_and_the_server_goes_on(
     assert "RuntimeError: a bug" in line["error"]
 
 
+def test_a_long_pause_of_the_loop_or_the_disk_is_logged(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def live() -> None:
+        server = LiveServer(_cloud(tmp_path), MemoryHub().link("cloud"), b"k" * 32)
+        await server.start()
+        server._lag_timer.cancel()
+        server._lag_due -= 30.0  # as if the loop had not come round since
+        monkeypatch.setattr(server._writer, "take_sync_seconds", lambda: [0.01, 0.7])
+        server._watch_lag()
+        await server.stop()
+
+    asyncio.run(live())
+    stalls = [vars(one)["fields"] for one in caplog.records if one.message == "stalled"]
+    assert [one["what"] for one in stalls] == ["disk", "loop"]
+    assert stalls[0]["s"] == 0.7
+    assert stalls[1]["s"] >= 29
+
+
 def test_a_server_has_no_thread_but_that_of_its_loop(tmp_path: Path) -> None:
     async def live() -> None:
         before = threading.active_count()
-        server = LiveServer(_cloud(tmp_path), MemoryHub().link("cloud"), None)
+        server = LiveServer(_cloud(tmp_path), MemoryHub().link("cloud"), b"k" * 32)
         await server.start()
         assert threading.active_count() == before
         await server.stop()
@@ -173,7 +192,7 @@ def test_only_a_pass_with_publications_lets_datagrams_gather(
 def test_a_second_server_on_the_same_data_is_refused_and_harms_nothing(tmp_path: Path) -> None:
     async def live() -> list[Path]:
         hub, stop = MemoryHub(), asyncio.Event()
-        first = LiveServer(_cloud(tmp_path), hub.link("cloud"), None)
+        first = LiveServer(_cloud(tmp_path), hub.link("cloud"), b"k" * 32)
         await first.start()
         try:
             before = sorted((tmp_path / "spool").glob("segment-*"))
@@ -247,7 +266,7 @@ def test_orders_count_from_the_managers_link_and_with_its_signature_only(tmp_pat
     async def live() -> None:
         own_key = read_key_file(config.key_file)
         mesh = TcpMesh("127.0.0.1", 0, own_key)
-        server = LiveServer(config, mesh, None)
+        server = LiveServer(config, mesh, b"k" * 32)
         await server.start()
         address = PeerAddress("cloud", "127.0.0.1", mesh.port, public_key(own_key))
         try:
@@ -288,7 +307,7 @@ def test_orders_count_from_the_managers_link_and_with_its_signature_only(tmp_pat
     saved = (tmp_path / "orders.msgpack").read_bytes()
 
     async def again() -> int:
-        server = LiveServer(config, MemoryHub().link("cloud"), None)
+        server = LiveServer(config, MemoryHub().link("cloud"), b"k" * 32)
         await server.start()
         await server.stop()
         return 0 if server.node.orders is None else server.node.orders.revision
@@ -302,7 +321,7 @@ def test_orders_are_on_the_disk_before_anybody_hears_what_follows_from_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def live() -> None:
-        server = LiveServer(_cloud(tmp_path), MemoryHub().link("cloud"), None)
+        server = LiveServer(_cloud(tmp_path), MemoryHub().link("cloud"), b"k" * 32)
         await server.start()
         saved = list[bytes | None]()
 
@@ -338,7 +357,7 @@ def test_a_server_whose_documents_do_not_fit_does_not_start(
 ) -> None:
     config = msgspec.structs.replace(_cloud(tmp_path), **change)
     with pytest.raises(ConfigError, match=complaint):
-        LiveServer(config, MemoryHub().link("cloud"), None)
+        LiveServer(config, MemoryHub().link("cloud"), b"k" * 32)
 
 
 def test_a_server_with_anothers_key_or_a_manager_that_is_none_does_not_start(
@@ -349,11 +368,11 @@ def test_a_server_with_anothers_key_or_a_manager_that_is_none_does_not_start(
     authority = Authority(tmp_path / "keys")
     other = msgspec.structs.replace(config, key_file=authority.server_key_file("other"))
     with pytest.raises(ConfigError, match="is not the key of the server's credential"):
-        LiveServer(other, MemoryHub().link("cloud"), None)
+        LiveServer(other, MemoryHub().link("cloud"), b"k" * 32)
     credential = authority.credential_file("other").read_text().strip()
     mesh = MeshConfig("127.0.0.1:1", ManagerEntry("127.0.0.1:2", credential))
     with pytest.raises(ConfigError, match=r"mesh.manager.credential: server 'other' signs nothing"):
-        LiveServer(msgspec.structs.replace(config, mesh=mesh), MemoryHub().link("cloud"), None)
+        LiveServer(msgspec.structs.replace(config, mesh=mesh), MemoryHub().link("cloud"), b"k" * 32)
 
 
 def test_a_server_that_starts_on_a_full_disk_wants_to_be_started_again(
@@ -367,7 +386,7 @@ def test_a_server_that_starts_on_a_full_disk_wants_to_be_started_again(
     monkeypatch.setattr(SpoolWriter, "start", is_full)
 
     async def live() -> None:
-        await LiveServer(_cloud(tmp_path), MemoryHub().link("cloud"), None).start()
+        await LiveServer(_cloud(tmp_path), MemoryHub().link("cloud"), b"k" * 32).start()
 
     with pytest.raises(RestartNeededError, match="make room"):
         asyncio.run(live())

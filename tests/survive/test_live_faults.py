@@ -3,13 +3,62 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from pathlib import Path
 
 import pytest
 
-from nearcast.experiments.survive.live_faults import LiveCounts, run_live
+from nearcast.broker.actions import TakenOver
+from nearcast.experiments.survive.live_faults import (
+    LiveCounts,
+    _leaves_in_doubt,
+    _read_takeovers,
+    run_live,
+)
+from nearcast.experiments.survive.live_load import LiveLoad
+from nearcast.experiments.survive.live_trial import SERVERS
+from nearcast.runtime.logs import JsonLines
+from nearcast.server.effects import Effects
+from nearcast.site.layout import SiteFolder
+from nearcast.wire.publication import Publication
 
 SEED = 3
+
+
+def _log_takeovers(folder: Path, server: str, publishers: list[str]) -> None:
+    """Write what a server logs that takes over one stream after the other, a second each."""
+    effects, now = Effects(), iter(range(1_000, 2_000))
+    path = folder / "output" / f"{server}.log"
+    path.parent.mkdir(exist_ok=True)
+    with path.open("w") as stream:
+        handler = JsonLines(server, stream, clock=lambda: float(next(now)))
+        for publisher in publishers:
+            effects.note_taken_over([TakenOver("road", publisher, ("e2",))])
+        for event, fields in effects.take().incidents:
+            record = logging.LogRecord("", logging.INFO, "", 0, event, (), None)
+            record.fields = fields
+            handler.emit(record)
+        handler.flush()
+
+
+def test_takeovers_are_known_from_the_logs_and_from_what_those_leave_out(tmp_path: Path) -> None:
+    def may_be_twice(publisher: str, published_s: float, acknowledged_s: float) -> bool:
+        message = Publication("road", publisher, 1, 1, int(published_s * 1e6), 0, 0, 0, b"one")
+        load = LiveLoad(acknowledged_s={"one": acknowledged_s})
+        return any(_leaves_in_doubt(taken, message, load) for taken in takeovers)
+
+    for server in SERVERS:
+        _log_takeovers(tmp_path, server, ["p0"] if server == "e1" else [])
+    takeovers = _read_takeovers(SiteFolder(tmp_path, tmp_path, 0.0, ()))
+    at_s = takeovers[0].at_s
+    assert may_be_twice("p0", at_s - 1, at_s + 1)
+    assert not may_be_twice("p0", at_s - 2, at_s - 1)
+    assert not may_be_twice("p0", at_s + 11, at_s + 12)
+    assert not may_be_twice("p1", at_s - 1, at_s + 1)
+    _log_takeovers(tmp_path, "e3", [f"p{number}" for number in range(9)])
+    takeovers = _read_takeovers(SiteFolder(tmp_path, tmp_path, 0.0, ()))
+    assert may_be_twice("p8", takeovers[-1].at_s + 5, takeovers[-1].at_s + 6)
+    assert not may_be_twice("p8", takeovers[-1].at_s - 2, takeovers[-1].at_s - 1)
 
 
 @pytest.mark.slow

@@ -6,8 +6,10 @@ from collections import Counter
 
 import pytest
 
+from nearcast.experiments.survive.checker import check
 from nearcast.experiments.survive.faults import FAULTS
-from nearcast.experiments.survive.schedule import LOSSLESS, run_schedule
+from nearcast.experiments.survive.schedule import LOSSLESS, run_long_outages, run_schedule
+from nearcast.experiments.survive.trial_site import TrialSite
 
 GROUPS, PER_GROUP = 8, 250
 
@@ -56,6 +58,12 @@ def test_hasty_takeovers_lose_and_double_nothing_but_messages_in_doubt(first: in
         assert not run_schedule(seed, kinds, takeover_s=0.3).findings.violations, f"seed {seed}"
 
 
+@pytest.mark.parametrize("seed", [2000, 2001, 2153])
+def test_outages_that_send_clients_elsewhere_lose_and_double_nothing(seed: int) -> None:
+    """In 2153 a server stands in for a topic while two others are away that may have streams of it."""
+    assert not run_long_outages(seed).findings.violations
+
+
 def test_a_seed_gives_the_same_schedule_again() -> None:
     first, again = (run_schedule(7) for _ in range(2))
     assert first == again
@@ -70,3 +78,39 @@ def test_a_server_that_stood_in_asks_the_others_when_orders_no_longer_name_them(
 def test_an_answer_that_was_overtaken_says_nothing_of_what_overtook_it() -> None:
     """A home that was paused answers old reports first; its answers come after what it sends then."""
     assert not run_schedule(5339).findings.violations
+
+
+def test_the_owner_asks_whoever_stood_in_for_it_though_that_one_is_away_by_now() -> None:
+    """In 1090 a third server has heard the claim of the one that stood in, and names it."""
+    found = run_long_outages(1090).findings
+    assert not found.violations
+    assert found.taken_over
+
+
+def test_an_only_broker_asks_whoever_stood_in_for_it_and_the_other_gives_the_stream_up() -> None:
+    trial = TrialSite(0, edges=3, publishers=1, subscribers=1, homes=("e0",), targets=("e0",))
+    site, owner, client = trial.site, trial.site.servers["e0"], trial.site.clients["p0"]
+    trial.start()
+    trial.publish_some(4, 0.1)
+    owner.kill()
+    trial.publish_some(20, 10.0)
+    other = next(one for one in site.servers.values() if one.home == client.session.home)
+    assert other is not owner
+    other.pause()
+    for _ in range(3):  # it takes them when it goes on
+        trial.publish()
+    site.run(0.2)
+    owner.restart()
+    site.run(40.0)
+    assert not trial.waiting
+    assert not [one for one in trial.takeovers if "e0" in one.owners]
+    other.resume()
+    site.run(10.0)
+    trial.publish_some(4, 0.1)
+    site.run(10.0)
+    found = check(trial)
+    assert not found.violations
+    assert found.taken_over >= 3
+    last = trial.takeovers[-1]
+    assert last.since_s > trial.messages[-5].published_s
+    assert not last.owners, "both own the stream"

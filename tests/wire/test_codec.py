@@ -116,6 +116,9 @@ def test_the_numbers_of_the_types_are_those_of_the_schema() -> None:
         messages.Way(0, 1, "h", 1, b""),
         messages.Route("t"),
         messages.Refuse("t", 1, 1, True, 0),
+        messages.Prove(b"", b""),
+        messages.Proof(b"", b"", b""),
+        messages.Revoked(b""),
     ]
     assert found == {type(sample).__name__: encode(sample)[0] for sample in samples}
 

@@ -45,11 +45,11 @@ def test_a_client_that_sends_far_too_much_is_muted_and_heard_again() -> None:
     (index,) = server.sessions.muted(world.now)
     assert not server.sessions.has_newly_muted
     assert index == int.from_bytes(channel_of(client).seal(b"")[2:6], "big")
-    assert server.sessions.muted_count == 1
+    assert server.sessions.paces.muted_count == 1
     world.now += MUTE_S
     assert send(world, server, client, ECHO, 1) == 0
     assert server.sessions.muted(world.now) == frozenset()
-    assert server.sessions.muted_count == 0
+    assert server.sessions.paces.muted_count == 0
     world.now += 1.0
     assert send(world, server, client, ECHO, 50_000) > 45_000
 

@@ -129,6 +129,56 @@ def test_notifications_arrive_exactly_once_over_a_bad_network(seed: int) -> None
     assert server.sessions.address_of("car") == client.addresses[-1]
 
 
+def test_a_lost_notification_comes_again_soon_after_the_next_one_has_shown_the_gap() -> None:
+    world = World(5)
+    server = world.add_server()
+    client = world.add_client("car", server.home)
+    world.run(1.0)
+    world.network.loss = 1.0
+    server.sessions.notify("car", [_notification(1)])
+    world.run(0.01)
+    world.network.loss = 0.0
+    server.sessions.notify("car", [_notification(2)])
+    world.run(0.01)
+    assert client.notified == [("alerts", 2, 0)]
+    world.run(0.02 + 2 * world.network.most_delay_s)
+    assert client.notified == [("alerts", 2, 0), ("alerts", 1, 0)]
+
+
+def test_after_one_loss_a_fast_row_of_notifications_is_not_repeated() -> None:
+    world = World(7)
+    server = world.add_server()
+    client = world.add_client("car", server.home)
+    world.run(1.0)
+    world.network.loss = 1.0
+    server.sessions.notify("car", [_notification(0)])
+    world.run(0.002)
+    world.network.loss = 0.0
+    before = server.datagrams_out
+    for number in range(1, 601):
+        server.sessions.notify("car", [_notification(number, payload=bytes(900))])
+        world.run(0.001)
+    world.run(2.0)
+    assert len(client.notified) == 601
+    assert server.datagrams_out - before <= 601 + 5  # the lost one again, and answers to reports
+
+
+def test_receipts_that_lie_have_each_notification_sent_once_more_and_no_more() -> None:
+    world = World(6)
+    server = world.add_server()
+    world.add_client("car", server.home)
+    world.run(1.0)
+    session = server.sessions._table.by_client["car"]
+    server.sessions.notify("car", [_notification(n, payload=bytes(900)) for n in range(50)])
+    assert len(server.sessions.flush(server.now)) == 50  # none of them arrives
+    sent = 0
+    for number in range(100):
+        highest = session.channel.counter + number
+        if session.on_received(highest, 1, 0):
+            sent += len(session.resend(server.now))
+    assert sent == 50
+
+
 def test_notifications_of_one_pass_share_datagrams_within_the_limit() -> None:
     world = World(3)
     server = world.add_server()

@@ -45,7 +45,7 @@ def test_a_replay_window_takes_the_largest_counter_without_growing() -> None:
 
 
 def _notify(sequence: int, publisher: str = "p", part: int = 0) -> NotifyFields:
-    return ("t", publisher, 1, sequence, True, part, b"", 0, 0, 0, 0, 0, "", 0, 0)
+    return ("t", publisher, 1, sequence, True, part, b"", 0, 0, 0, 0, 0, "", 0, 0, b"")
 
 
 def test_the_inbox_delivers_once_and_flags_what_is_too_old_to_know() -> None:

@@ -150,6 +150,8 @@ class Actions(msgspec.Struct):
     copy_acks: list[CopyAck] = msgspec.field(default_factory=list)
     acks: list[Ack] = msgspec.field(default_factory=list)
     claims: list[Ask | Yield | Deny | Taken] = msgspec.field(default_factory=list)
+    claimed: int = 0
+    """Streams that were won from others."""
     pauses_s: list[float] = msgspec.field(default_factory=list)
     """How long the streams that are owned from now on have waited for that."""
     states_not_merged: int = 0

@@ -16,8 +16,12 @@ from nearcast.broker.notifications import (
     NamedClients,
     NearestClients,
 )
+from nearcast.broker.selective import SelectiveSubscribers, is_near
 from nearcast.trust.topic_pattern import is_pattern, matches
+from nearcast.wire.areas import bounds_of
+from nearcast.wire.envelope import EMPTY, Envelope
 from nearcast.wire.messages import Notify
+from nearcast.wire.terms import Place, Terms
 
 __all__ = ["OutgoingNotification", "Recipients", "SubscriberLookup", "SubscriberTable", "resolve"]
 
@@ -28,6 +32,19 @@ class Recipients(msgspec.Struct):
     clients: tuple[str, ...]
     by_home: dict[str, tuple[str, ...]] | None = None
     """The same by the servers that deliver to them, once somebody has found that out."""
+    selective: tuple[SelectiveSubscribers, ...] = ()
+    """Others, which want some messages only."""
+    always: Recipients | None = None
+    """Those of `clients` that are told of every message; they come first."""
+
+    def of(self, envelope: Envelope, place: Place, now_s: float) -> Recipients:
+        """Return these and the selective ones that want a message from a place."""
+        found = dict.fromkeys(
+            one for some in self.selective for one in some.matching(envelope, place, now_s)
+        )
+        known = frozenset(self.clients) if found else ()
+        wanting = tuple(one for one in found if one not in known)
+        return Recipients((*self.clients, *wanting), always=self) if wanting else self
 
 
 class OutgoingNotification(NamedTuple):
@@ -41,21 +58,30 @@ class OutgoingNotification(NamedTuple):
     """The one of them that is not told; empty when all are."""
     after_sync: bool
     """Whether the message that caused it is synced before anybody is told."""
+    place: Place | None = None
+    """Where that happened, if somebody wants to hear of an area only."""
 
 
 class SubscriberLookup(Protocol):
     """Who subscribes to a topic, and where they are; asked for each notification."""
+
+    has_areas: bool
+    """Whether some subscriber wants to hear of an area only."""
 
     def subscribers(self, topic: str) -> Collection[str]:
         """Return all subscribers; membership tests must be quick."""
         ...
 
     def everyone(self, topic: str) -> Recipients:
-        """Return all subscribers; the same object again while nothing changes."""
+        """Return all subscribers without terms; the same object again while nothing changes."""
         ...
 
     def nearest(self, topic: str, x_km: float, y_km: float, count: int) -> Iterable[str]:
         """Return the nearest subscribers, the nearest first, equally near ones by id."""
+        ...
+
+    def near(self, clients: Iterable[str], area: str, now_s: float) -> Iterable[str]:
+        """Return those of some clients that are in an area or near to it."""
         ...
 
     def within(self, topic: str, x_km: float, y_km: float, radius_km: float) -> Iterable[str]:
@@ -64,19 +90,38 @@ class SubscriberLookup(Protocol):
 
 
 def resolve(
-    lookup: SubscriberLookup, topic: str, audience: Audience, cause: str
+    lookup: SubscriberLookup,
+    topic: str,
+    audience: Audience,
+    cause: str,
+    envelope: Envelope = EMPTY,
+    place: Place = (0.0, 0.0),
+    now_s: float = 0.0,
 ) -> tuple[Recipients, str]:
     """Return the clients of an audience, and the one of them that is not told, or "".
+
+    Subscribers that are out of the message's area, or whose terms rule it out, may be among those
+    that a processor has chosen: their homes leave them out.
 
     Parameters
     ----------
     cause
         The publisher whose message caused it, who need not be told.
+    envelope
+        Of the notification.
+    place
+        Where the message happened.
     """
     match audience:
         case AllSubscribers():
             everyone = lookup.everyone(topic)
-            return everyone, cause if cause in lookup.subscribers(topic) else ""
+            if not everyone.selective and not envelope.area:
+                return everyone, cause if cause in lookup.subscribers(topic) else ""
+            if everyone.selective:
+                everyone = everyone.of(envelope, place, now_s)
+            if envelope.area:
+                everyone = Recipients(tuple(lookup.near(everyone.clients, envelope.area, now_s)))
+            return everyone, cause if cause in everyone.clients else ""
         case NamedClients(clients):
             subscribers = lookup.subscribers(topic)
             return Recipients(
@@ -94,7 +139,10 @@ def resolve(
 
 
 class SubscriberTable:
-    """Subscribers of topics and of patterns; who subscribes to both is told once."""
+    """Subscribers of topics and of patterns; who subscribes to both is told once.
+
+    One with terms is told what any of its subscriptions wants.
+    """
 
     def __init__(self) -> None:
         self._topics: dict[str, dict[str, None]] = {}
@@ -107,9 +155,14 @@ class SubscriberTable:
         """Topics of each subscriber; its place is forgotten with the last one."""
         self._everyone: dict[str, Recipients] = {}
         """What `everyone` returned, by topic, since the last change."""
+        self._selective: dict[str, SelectiveSubscribers] = {}
+        """By topic or pattern: those of its subscribers that do not want everything."""
+        self.has_areas = False
+        """Whether some subscriber wants to hear of an area only."""
 
-    def subscribe(self, topic: str, client: str) -> None:
-        """Add a subscriber; twice is once."""
+    def subscribe(self, topic: str, client: str, terms: tuple[Terms, ...] = ()) -> None:
+        """Add a subscriber; twice is once. Without terms it wants everything."""
+        self._set_terms(topic, client, terms)
         subscribers = self._topics.setdefault(topic, {})
         if client not in subscribers:
             subscribers[client] = None
@@ -127,10 +180,36 @@ class SubscriberTable:
         if not subscribers:
             del self._topics[topic]
             self._patterns.pop(topic, None)
+        self._set_terms(topic, client, ())
         self._counts[client] -= 1
         if not self._counts[client]:
             del self._counts[client]
             self._places.pop(client, None)
+        self.note_change(topic)
+
+    def near(self, clients: Iterable[str], area: str, now_s: float) -> list[str]:
+        """Return those of some clients that are in an area or near to it, as far as they told."""
+        places, bounds = self._places, bounds_of(area, now_s)
+        return [
+            one
+            for one in clients
+            if (place := places.get(one)) is not None and is_near(bounds, place)
+        ]
+
+    def _set_terms(self, topic: str, client: str, terms: tuple[Terms, ...]) -> None:
+        selective = self._selective.get(topic)
+        if terms:
+            if selective is None:
+                selective = self._selective[topic] = SelectiveSubscribers(self._places)
+            if selective.put(client, terms):
+                self._note_terms(topic)
+        elif selective is not None and selective.remove(client):
+            if not selective:
+                del self._selective[topic]
+            self._note_terms(topic)
+
+    def _note_terms(self, topic: str) -> None:
+        self.has_areas = any(one.has_areas for one in self._selective.values())
         self.note_change(topic)
 
     @property
@@ -158,11 +237,23 @@ class SubscriberTable:
         return (self._merge(topic) if self._patterns else self._topics.get(topic, {})).keys()
 
     def everyone(self, topic: str) -> Recipients:
-        """Return all subscribers."""
+        """Return all subscribers without terms, and where the others are found."""
         found = self._everyone.get(topic)
         if found is None:
-            found = self._everyone[topic] = Recipients(tuple(self.subscribers(topic)))
+            found = self._everyone[topic] = self._find_everyone(topic)
         return found
+
+    def _find_everyone(self, topic: str) -> Recipients:
+        names = [name for name in self.names(topic) if name in self._selective]
+        if not names:
+            return Recipients(tuple(self.subscribers(topic)))
+        always = dict.fromkeys(
+            client
+            for name in self.names(topic)
+            for client in self._topics.get(name, ())
+            if client not in self._selective.get(name, ())
+        )
+        return Recipients(tuple(always), selective=tuple(self._selective[name] for name in names))
 
     def names(self, topic: str) -> list[str]:
         """Return the topic and the patterns that match it."""

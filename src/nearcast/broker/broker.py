@@ -9,25 +9,26 @@ processors, the rest at once; `on_committed` gets the tickets that the log gives
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from functools import partial
+from collections.abc import Callable, Container, Iterable
+from itertools import count
 
 from msgspec import structs
 
-from nearcast.broker.actions import Ack, Actions, Copy, Refusal, Taken, Yield
+from nearcast.broker.actions import Ack, Actions, Copy, Refusal
 from nearcast.broker.audiences import SubscriberLookup
-from nearcast.broker.ownership import Token
-from nearcast.broker.processor import Processor
+from nearcast.broker.broker_claims import BrokerClaims
+from nearcast.broker.broker_pass import BrokerPass
+from nearcast.broker.deferred_groups import DeferredGroups, Tap, no_tap
+from nearcast.broker.processor import Processor, ProcessorWatch
 from nearcast.broker.registry import make_processor
 from nearcast.broker.requests import ProcessRequest, ProcessResult
 from nearcast.broker.sequence_gate import Ranges
 from nearcast.broker.settlement import Deferred
-from nearcast.broker.state_transfer import Offer
 from nearcast.broker.topic_broker import TopicBroker
-from nearcast.broker.topic_processing import ProcessorWatch
 from nearcast.broker.topic_settings import TopicSettings
 from nearcast.errors import ConfigError
-from nearcast.spool.changes import GENERATION, Group, LiveTopic, Position, TopicChange
+from nearcast.spool.changes import GENERATION, LiveTopic, Position, TopicChange
+from nearcast.trust.topic_pattern import is_pattern, matches
 from nearcast.wire.publication import NO_NOTICES, Origin, Publication
 
 __all__ = ["Broker"]
@@ -58,6 +59,10 @@ class Broker:
         Another number after each start of the server.
     first_offset
         What the offsets of topics that are new here begin after.
+    tap
+        Returns what else is stored with publications of a topic that were processed here.
+    next_ticket
+        Gives the names of groups, where others store groups too.
     """
 
     def __init__(
@@ -69,19 +74,32 @@ class Broker:
         server: str = "",
         life: int = 0,
         first_offset: int = 0,
+        tap: Tap = no_tap,
+        next_ticket: Callable[[], int] | None = None,
     ) -> None:
         self._server, self._life, self._first_offset = server, life, first_offset
         self._lookup, self._clock, self._make, self._watch = lookup, clock, make, watch
-        self._ticket = self._request = 0
-        self._actions = Actions()
-        self._due: list[TopicBroker] = []
-        self._claiming: dict[str, TopicBroker] = {}
-        """Topics with claims that are not won yet."""
-        self._has_answers = False
-        self._deferred: dict[int, list[Deferred]] = {}
+        self._request = 0
+        self._groups = DeferredGroups(tap, next_ticket or count(1).__next__)
+        self._pass = BrokerPass()
         self.topics: dict[str, TopicBroker] = {}
+        self.claims = BrokerClaims(self.topics, self._pass)
 
     # Topics
+
+    def concerns(self, wanted: str) -> bool:
+        """Tell whether a subscription concerns any topic here."""
+        topics = self.topics
+        if not is_pattern(wanted):
+            return wanted in topics
+        return any(matches(wanted, topic) for topic in topics)
+
+    def ends(self, wanted: str) -> dict[str, int]:
+        """Return the highest offsets of the topics here that a subscription concerns."""
+        topics = self.topics
+        if not is_pattern(wanted):
+            return {wanted: topics[wanted].end} if wanted in topics else {}
+        return {topic: one.end for topic, one in topics.items() if matches(wanted, topic)}
 
     def add_topic(
         self, settings: TopicSettings, live: LiveTopic | None = None, *, stored: bool = False
@@ -113,8 +131,7 @@ class Broker:
         if live is not None:
             topic.restore(live, actions, durable=stored)
         self.topics[settings.topic] = topic
-        if topic.claims.are_open:
-            self._claiming[settings.topic] = topic
+        self.claims.note(topic)
         if live is not None and not stored:
             change = TopicChange(
                 settings.topic,
@@ -125,17 +142,17 @@ class Broker:
                 end=topic.end,
                 aside=live.aside or None,
             )
-            self._store([Deferred(change)], actions)
+            self._groups.store([Deferred(change)], actions)
         return actions
 
     def remove_topic(self, topic: str) -> Actions:
         """Stop managing a topic and forget it; `export_topic` first if it moves elsewhere."""
         actions, managed = Actions(), self.topics.pop(topic, None)
-        self._claiming.pop(topic, None)
+        self.claims.forget(topic)
         if managed is not None and managed.processing.asked:
             forget = ProcessRequest(managed.settings, self._next_request(), (), (), ended=True)
             actions.to_process.append(forget)
-        self._store([Deferred(TopicChange(topic, ended=True))], actions)
+        self._groups.store([Deferred(TopicChange(topic, ended=True))], actions)
         return actions
 
     def expire_topic(self, topic: str) -> Actions:
@@ -151,6 +168,11 @@ class Broker:
         """Return how many publications after an offset a topic that is gone may have had."""
         return max(0, self._first_offset % GENERATION - since % GENERATION) if since else 0
 
+    def hold_up(self, topics: Container[str]) -> None:
+        """Send publishers of these topics back for a while, and those of no others."""
+        for name, topic in self.topics.items():
+            topic.hold_up(name in topics)
+
     def export_topic(self, topic: str) -> LiveTopic:
         """Return all that another broker needs to go on with a topic."""
         return self.topics[topic].export()
@@ -160,12 +182,9 @@ class Broker:
         spool = self.topics[topic].spool.view()
         own = tuple(one for one in spool if one.origin is Origin.DIRECT)
         copy = Copy(server, topic, own, is_bulk=True)
-        last_group = self._deferred.get(self._ticket)
-        if last_group is not None:
-            last_group.append(Deferred(copies=[copy]))
-        else:
-            self._actions.copies.append(copy)
-            self._has_answers = True
+        if not self._groups.put_off(copy):
+            self._pass.actions.copies.append(copy)
+            self._pass.has_answers = True
 
     # A pass
 
@@ -185,7 +204,7 @@ class Broker:
         """
         topic = self._topic_of(publication)
         if topic is not None:
-            topic.admit(publication, home, now_s, self._actions, version)
+            topic.admit(publication, home, now_s, self._pass.actions, version)
 
     def admit_copy(self, publication: Publication, copied_by: str) -> None:
         """Take a publication that another broker of its topic copied here: it is spooled only."""
@@ -195,115 +214,39 @@ class Broker:
                 publication = structs.replace(
                     publication, origin=Origin.COPY, encoded=b"", offset=0, notices=NO_NOTICES
                 )
-            topic.admit_copy(publication, copied_by, self._actions)
+            topic.admit_copy(publication, copied_by, self._pass.actions)
 
     def admit_once(self, publication: Publication, home: str | None = None) -> None:
         """Take a publication whose publisher wants no acknowledgement; a restart forgets it."""
         topic = self._topic_of(publication)
         if topic is not None:
-            topic.admit_once(publication, home, self._actions)
+            topic.admit_once(publication, home, self._pass.actions)
 
     def advance(self, topic: str, publisher: str, epoch: int, through: int) -> None:
         """Stop waiting for messages that their sender says are settled and cannot send again."""
         managed = self.topics.get(topic)
         if managed is not None:
             managed.advance(publisher, epoch, through)
-            self._mark_due(managed)
+            self._pass.mark_due(managed)
 
     @property
     def has_work(self) -> bool:
         """Whether the pass has brought anything that `run` has to do."""
-        return bool(self._due) or self._has_answers
+        return self._pass.has_work
 
     def run(self, now_s: float) -> Actions:
         """End a pass: process what was admitted; return all that follows from it."""
-        self._has_answers = False
-        actions, self._actions = self._actions, Actions()
-        due, self._due = self._due, []
+        actions, due = self._pass.take()
         deferred = []
         for topic in due:
-            topic.is_due = False
             if self.topics.get(topic.settings.topic) is topic:  # else it was removed meanwhile
                 try:
                     deferred.append(topic.run(now_s, actions))
                 except Exception as error:  # a bug: the other topics go on
                     actions.failures.append((topic.settings.topic, error))
-                if topic.claims.are_open:
-                    self._claiming[topic.settings.topic] = topic
-                elif self._claiming:
-                    self._claiming.pop(topic.settings.topic, None)
-        self._store(deferred, actions)
+                self.claims.note(topic)
+        self._groups.store(deferred, actions)
         return actions
-
-    # Claims, see `ownership`
-
-    def on_claim(self, topic: str, publishers: Iterable[str], token: Token, *, whole: bool) -> None:
-        """Hear that another server claims streams, or takes the `whole` topic over.
-
-        Of a topic that is unknown here it gets them at once.
-        """
-        managed = self.topics.get(topic)
-        if managed is not None:
-            # by older orders than those here the topic goes elsewhere, or stays
-            whole = whole and token.version >= managed.settings.version
-            managed.claims.on_claim(publishers, token, whole, self._actions)
-            self._mark_due(managed)
-        else:
-            positions = tuple(Position(one, 0, 0) for one in publishers)
-            self._actions.claims.append(Yield(token.server, topic, token, positions))
-            self._has_answers = True
-
-    def on_yielded(
-        self,
-        topic: str,
-        server: str,
-        token: Token,
-        positions: Iterable[Position],
-        offer: Offer,
-    ) -> None:
-        """Hear how far streams have come at a server that has given them up, and its state."""
-        managed = self.topics.get(topic)
-        if managed is not None:
-            managed.claims.on_yielded(server, token, positions, offer, self._actions)
-            self._mark_due(managed)
-        elif offer.number:
-            self._actions.claims.append(Taken(server, topic, offer.number, False))
-            self._has_answers = True
-
-    def on_taken(self, topic: str, server: str, number: int, taken: bool) -> None:
-        """Hear whether a state that was offered is durable elsewhere."""
-        managed = self.topics.get(topic)
-        if managed is not None:
-            managed.claims.on_taken(server, number, taken, self._actions)
-            self._mark_due(managed)
-
-    def on_denied(
-        self, topic: str, publishers: Iterable[str], token: Token, against: Token
-    ) -> None:
-        """Hear that claims were lost; what waited for them is sent again."""
-        managed = self.topics.get(topic)
-        if managed is not None:
-            for publisher in publishers:
-                managed.claims.ownership.lose(publisher, token, against)
-
-    @property
-    def is_claiming(self) -> bool:
-        """Whether claims are not won yet."""
-        return bool(self._claiming)
-
-    def repeat_claims(
-        self,
-        is_away: Callable[[str, str], bool],
-        may_ask: Callable[[str], bool],
-        is_known: Callable[[str], bool],
-    ) -> None:
-        """Go on without servers that are away from a topic or unknown, and ask the others again."""
-        for topic in self._claiming.values():
-            past_brokers, name = topic.settings.past_brokers, topic.settings.topic
-            topic.claims.repeat(
-                partial(is_away, name), may_ask, is_known, past_brokers, self._actions
-            )
-            self._mark_due(topic)
 
     # Acknowledgements of two servers, see `acknowledgements`
 
@@ -313,21 +256,21 @@ class Broker:
         if managed is not None:
             for publisher in publishers:
                 managed.acknowledgements.owe(publisher, server)
-            self._mark_due(managed)
+            self._pass.mark_due(managed)
 
     def on_copy_ack(self, topic: str, position: Position) -> None:
         """Hear that a second server has messages, durably."""
         managed = self.topics.get(topic)
         if managed is not None and managed.settings.level > 1:
-            managed.acknowledgements.secure(position, self._actions)
-            self._has_answers = True
+            managed.acknowledgements.secure(position, self._pass.actions)
+            self._pass.has_answers = True
 
     def refuse_unsecured(self, now_s: float, patience_s: float) -> None:
         """Refuse messages that no second server has taken for a while."""
         for topic in self.topics.values():
             if topic.acknowledgements.are_due:
-                topic.acknowledgements.refuse_unsecured(now_s, patience_s, self._actions)
-                self._has_answers = True
+                topic.acknowledgements.refuse_unsecured(now_s, patience_s, self._pass.actions)
+                self._pass.has_answers = True
 
     # What comes later
 
@@ -335,22 +278,23 @@ class Broker:
         """Go on with what a host made of a request; one that nobody waits for changes nothing."""
         actions = Actions()
         if result.topic in self.topics:
-            self._store([self.topics[result.topic].on_processed(result, now_s, actions)], actions)
+            self._groups.store(
+                [self.topics[result.topic].on_processed(result, now_s, actions)], actions
+            )
         return actions
 
     def on_committed(self, tickets: Iterable[int]) -> Actions:
         """Return what has waited for groups to be durable: acks, copies, notifications."""
         actions = Actions()
-        for ticket in tickets:
-            for deferred in self._deferred.pop(ticket, ()):
-                actions.notifications += deferred.notifications
-                actions.copies += deferred.copies
-                change = deferred.change
-                if change is not None and change.topic in self.topics:
-                    topic = self.topics[change.topic]
-                    topic.on_durable(change, actions)
-                    if topic.claims.are_open:  # what is durable may be offered or won now
-                        self._mark_due(topic)
+        for deferred in self._groups.take(tickets):
+            actions.notifications += deferred.notifications
+            actions.copies += deferred.copies
+            change = deferred.change
+            if change is not None and change.topic in self.topics:
+                topic = self.topics[change.topic]
+                topic.on_durable(change, actions)
+                if topic.claims.are_open:  # what is durable may be offered or won now
+                    self._pass.mark_due(topic)
         if len(actions.acks) > 1:  # they are cumulative: the last one of a publisher says all
             last: dict[tuple[str, str], Ack] = {(one[0], one[1]): one for one in actions.acks}
             actions.acks = list(last.values())
@@ -366,30 +310,21 @@ class Broker:
     @property
     def waiting(self) -> int:
         """Groups that are not durable yet."""
-        return len(self._deferred)
+        return len(self._groups)
 
     def _topic_of(self, publication: Publication) -> TopicBroker | None:
         topic = self.topics.get(publication.topic)
         if topic is None:
-            self._actions.refusals.append(Refusal(publication, None))
-            self._has_answers = True
-        elif not topic.is_due:
-            self._mark_due(topic)
+            self._pass.actions.refusals.append(Refusal(publication, None))
+            self._pass.has_answers = True
+        else:
+            if not topic.is_due:
+                self._pass.mark_due(topic)
+            if publication.urgency:
+                self._pass.has_urgent = True
+                topic.urgency = max(topic.urgency, publication.urgency)
         return topic
-
-    def _mark_due(self, topic: TopicBroker) -> None:
-        if not topic.is_due:
-            topic.is_due = True
-            self._due.append(topic)
 
     def _next_request(self) -> int:
         self._request += 1
         return self._request
-
-    def _store(self, deferred: Sequence[Deferred], actions: Actions) -> None:
-        changed = [one for one in deferred if one.change is not None]
-        if changed:
-            self._ticket += 1
-            self._deferred[self._ticket] = changed
-            changes = tuple(one.change for one in changed if one.change is not None)
-            actions.to_store = Group(self._ticket, changes)

@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Iterable
 
 from nearcast.broker.actions import Actions, Ask, Deny, Taken, TakenOver, Yield
+from nearcast.broker.doubtful_streams import DoubtfulStreams
 from nearcast.broker.ownership import NOBODY, Ownership, StreamClaim, Token
 from nearcast.broker.sequence_gate import MARK, SequenceGate
 from nearcast.broker.state_transfer import SETTLED, Offer, StateTransfer, offered_to, taken_from
+from nearcast.broker.stream_owners import StreamOwners
 from nearcast.broker.topic_processing import TopicProcessing
 from nearcast.spool.changes import Position
+from nearcast.trust.flow_publishers import is_flow_publisher
 from nearcast.wire.publication import Publication
 
 __all__ = ["CLAIMED", "TopicClaims"]
@@ -40,9 +43,10 @@ class TopicClaims:
         self.states = StateTransfer(processing, gate)
         self._whole: dict[str, None] = {}
         """Servers that take the whole topic over, and were not answered yet."""
-        self.ownership = ownership
-        self._claimers: dict[str, None] = {}
+        self.ownership, self.owners = ownership, StreamOwners(gate.streams, ownership)
+        self.claimers: dict[str, None] = {}
         """Servers that streams were yielded to, ever: asked too, whatever the orders say."""
+        self._doubtful = DoubtfulStreams()
         self._moved: dict[str, None] = {}
         """Publishers whose claims may be won by now."""
 
@@ -50,12 +54,17 @@ class TopicClaims:
         """Begin with what the gate found in the log."""
         self.states.restore()
         names = [one for one in self._gate.streams if one.startswith(CLAIMED)]
-        self._claimers = dict.fromkeys(one.removeprefix(CLAIMED) for one in names)
+        self.claimers = dict.fromkeys(one.removeprefix(CLAIMED) for one in names)
 
     @property
     def are_open(self) -> bool:
         """Whether claims are not won or not answered yet."""
-        return bool(self.ownership.claims or self._whole or self.states.is_aside)
+        return bool(self.ownership.claims or self._whole or self.states.is_asked_about)
+
+    @property
+    def are_doubtful(self) -> bool:
+        """Whether streams were won without servers that may own them too."""
+        return bool(self._doubtful)
 
     @property
     def is_blocked(self) -> bool:
@@ -92,25 +101,6 @@ class TopicClaims:
         """Whether claims may be won by now."""
         return bool(self._moved)
 
-    def owns(self, publisher: str) -> bool:
-        """Tell whether a publisher's messages are processed here."""
-        stream = self._gate.streams.get(publisher)
-        return stream is not None and stream.is_owned
-
-    def is_owner(self, server: str, publisher: str) -> bool:
-        """Tell whether another server has the strongest claim to a stream, or is asked for it."""
-        ownership = self.ownership
-        claim = ownership.claims.get(publisher)
-        return ownership.strongest(publisher).server == server or (
-            claim is not None and server in claim.unheard
-        )
-
-    def is_anothers(self, server: str, publisher: str) -> bool:
-        """Tell whether a stream is known to be processed here, or by a third server."""
-        if self.is_owner(server, publisher):
-            return False
-        return self.owns(publisher) or bool(self.ownership.strongest(publisher).server)
-
     # Claims made here
 
     def own(
@@ -124,20 +114,39 @@ class TopicClaims:
     ) -> bool:
         """Tell whether the stream of a message is owned now; else it waits until it is."""
         publisher, ownership = publication.publisher, self.ownership
+        if is_flow_publisher(publisher):  # no other server has any of it
+            self._gate.begin(publisher, publication.epoch).own()
+            return True
         claim = ownership.claims.get(publisher)
         if claim is None:
             if not ownership.may_claim(publisher, version):
                 actions.busy.append((publication, home))
                 return False
-            receiver = self.states.receiver
-            receivers = (receiver,) if receiver else ()
-            others = tuple(dict.fromkeys((*others, *self._claimers, *receivers)))
+            others = self._asked(others)
             if not others:
                 self._gate.begin(publisher, publication.epoch).own()
                 return True
             claim = ownership.claim(publisher, version, others, now_s)
-        claim.hold(publication, home)
+        claim.hold(publication, home, now_s)
         return False
+
+    def expect(self, publisher: str, version: int, others: tuple[str, ...], now_s: float) -> None:
+        """Claim a stream whose publisher may send soon, unless another server is known to have it."""
+        ownership, others = self.ownership, self._asked(others)
+        is_known = publisher in ownership.claims or self.owners.owns(publisher)
+        is_free = ownership.strongest(publisher).server in ("", ownership.server)
+        if others and is_free and not is_known and ownership.may_claim(publisher, version):
+            ownership.claim(publisher, version, others, now_s)
+
+    def _asked(self, others: tuple[str, ...]) -> tuple[str, ...]:
+        """Return all servers that may have a stream, besides those that settings name."""
+        receiver = self.states.receiver
+        receivers = (receiver,) if receiver else ()
+        return tuple(dict.fromkeys((*others, *self.claimers, *receivers)))
+
+    def also_ask(self, others: tuple[str, ...]) -> None:
+        """Ask servers that were not known when claims were made, and may have streams of these."""
+        self.ownership.also_ask(self._asked(others))
 
     def flush(self, past_brokers: Container[str], actions: Actions) -> None:
         """End a pass: claim what it wants, and yield what is durable."""
@@ -164,9 +173,19 @@ class TopicClaims:
             self._moved.update(dict.fromkeys(ownership.give_up(server)))
         if (self.is_blocked or receiver in unheard) and is_away(receiver):
             self._end_offer(states.give_up())
-        if (self.is_blocked or states.is_aside) and may_ask(receiver):
+        if states.is_asked_about and may_ask(receiver):  # its answer may be lost with it
             actions.claims.append(Yield(receiver, self._topic, NOBODY, (), states.query()))
         self._ask(ownership.repeated(may_ask), past_brokers, actions)
+
+    def ask_doubtful(
+        self,
+        may_ask: Callable[[str], bool],
+        is_known: Callable[[str], bool],
+        past_brokers: Container[str],
+        actions: Actions,
+    ) -> None:
+        """Ask servers that streams were won without, and that may be back, to stop taking them."""
+        self._ask(self._doubtful.repeated(may_ask, is_known), past_brokers, actions)
 
     def _ask(
         self,
@@ -194,6 +213,7 @@ class TopicClaims:
         if number and is_wanted and states.receiver:
             return  # the own state may be gone: the offer is made again when that is known
         for position in positions:
+            self._doubtful.on_yielded(server, token, position.publisher)
             if self.ownership.on_yielded(server, token, position):
                 self._moved[position.publisher] = None
         if number and is_wanted and states.may_take(server, number):
@@ -217,9 +237,35 @@ class TopicClaims:
         actions.reports += reports
         actions.states_not_merged += not used
 
+    def may_answer(self, server: str, token: Token, publishers: Iterable[str]) -> bool:
+        """Tell whether a server was asked for streams by a claim, and has not answered."""
+        doubtful = self._doubtful
+        return self.ownership.waits_for(server, token) or (
+            bool(doubtful) and any(doubtful.is_asked(server, token, one) for one in publishers)
+        )
+
+    def on_denied(self, server: str, publisher: str, token: Token, against: Token) -> None:
+        """Lose a claim, also one that was won while the server that denies it was away.
+
+        Both would own the stream: its next message claims it again, by a higher token.
+        """
+        if self._doubtful.is_asked(server, token, publisher):
+            self.ownership.note(publisher, against)
+            self._stop(publisher)
+        self.ownership.lose(publisher, token, against)
+
+    def _stop(self, publisher: str) -> None:
+        """Take no more messages of a stream; what is pending goes on."""
+        self._doubtful.drop(publisher)
+        stream = self._gate.streams.get(publisher)
+        if stream is not None and stream.is_owned:
+            stream.is_owned = False
+            self._gate.drop_held(stream)
+
     def forget(self, publisher: str) -> None:
         """Forget who has claimed a stream that nothing was heard of for long."""
         self.ownership.forget(publisher)
+        self._doubtful.drop(publisher)
 
     def on_copied(self, publisher: str) -> None:
         """Note that a stream has advanced by what others sent."""
@@ -239,16 +285,21 @@ class TopicClaims:
             for server, position in list(claim.unheard.items()):
                 if position is not None and self._has_reached(position):
                     del claim.unheard[server]
+                    claim.answered[server] = None
                 elif position is not None:
                     lacking.append((server, position))
             if not claim.unheard:
                 del self.ownership.claims[publisher]
                 epoch = max(claim.held)[0] if claim.held else 0
                 self._gate.begin(publisher, epoch).own()
-                actions.pauses_s.append(now_s - claim.since_s)
+                self._doubtful.drop(publisher)
+                actions.claimed += 1
+                if claim.held:
+                    actions.pauses_s.append(now_s - claim.since_s)
                 if claim.given_up:
                     lost = TakenOver(self._topic, publisher, claim.given_up)
                     actions.taken_over.append(lost)
+                    self._doubtful.add(publisher, claim.token, claim.given_up)
                     # they may have acknowledged what was held: who still waits sends it again
                     actions.busy += [claim.held[one] for one in sorted(claim.held)[-1:]]
                     claim.held.clear()
@@ -280,13 +331,10 @@ class TopicClaims:
             if not ownership.concede(publisher, token):
                 denied.setdefault(ownership.strongest(publisher), []).append(publisher)
                 continue
-            if token.server not in self._claimers:
-                self._claimers[token.server] = None
+            if token.server not in self.claimers:
+                self.claimers[token.server] = None
                 self._advance(CLAIMED + token.server, 0, 1)
-            stream = self._gate.streams.get(publisher)
-            if stream is not None and stream.is_owned:
-                stream.is_owned = False
-                self._gate.drop_held(stream)
+            self._stop(publisher)
         for against, losers in denied.items():
             actions.claims.append(Deny(token.server, self._topic, token, tuple(losers), against))
 
@@ -294,10 +342,8 @@ class TopicClaims:
         self.ownership.least_version = token.version
         self.ownership.claims.clear()
         self._whole[token.server] = None
-        for stream in self._gate.streams.values():
-            if stream.is_owned:
-                stream.is_owned = False
-                self._gate.drop_held(stream)
+        for publisher in self._gate.streams:
+            self._stop(publisher)
 
     def yield_durable(self, actions: Actions) -> None:
         """Answer claims whose streams are durable here as far as they have come.

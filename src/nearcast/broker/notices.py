@@ -30,6 +30,8 @@ class Notice(msgspec.Struct, frozen=True, array_like=True, gc=False):
     payload: bytes
     clients: tuple[str, ...] | None = None
     """To whom; None: all subscribers but the record's publisher."""
+    envelope: bytes | None = None
+    """What it says of itself; None: what the record does."""
 
 
 _encode = msgspec.msgpack.Encoder().encode

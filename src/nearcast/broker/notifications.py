@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import msgspec
 
+from nearcast.content.attributes import Value
 from nearcast.wire.messages import Notify
 from nearcast.wire.publication import Origin, Publication
 
@@ -62,6 +63,13 @@ class Notification(msgspec.Struct, frozen=True):
     audience: Audience = AllSubscribers()
     cause: Publication | None = None
     """A message of the batch; the last one when it is left out."""
+    attributes: dict[str, Value] | None = None
+    """What subscribers' filters look at; None: the attributes of the cause."""
+    area: str | None = None
+    """Who of the audience gets it: clients in this area, as text in km; None: that of the cause,
+    empty: wherever they are."""
+    valid_until_s: float | None = None
+    """Unix time after which nobody is told; None: that of the cause."""
 
 
 def notify_of(
@@ -71,6 +79,7 @@ def notify_of(
     broker: str,
     processed_us: int,
     previous: int = 0,
+    envelope: bytes | None = None,
 ) -> Notify:
     """Return what clients get because of a publication; `processed_us` 0: it is told again."""
     return Notify(
@@ -89,6 +98,7 @@ def notify_of(
         broker if cause.offset else "",
         cause.offset,
         previous,
+        cause.envelope if envelope is None else envelope,
     )
 
 

@@ -1,10 +1,10 @@
 """Who processes a stream: a broker takes a publisher's messages only while it owns them.
 
 A broker that gets messages of a stream that it does not own claims it from all servers that may
-A broker that gets messages of a stream that it does not own claims it from all servers that may
 have it. Each of them stops taking messages of the stream, and yields how far it has come once that
 is durable; the claim is won when all have yielded and the claimer has what they had. Of two claims
-the one with the higher token wins. Ownership is not durable: after a restart a broker owns nothing,
+the one with the higher token wins. A stream whose publisher has come is claimed before it sends:
+its first message need not wait. Ownership is not durable: after a restart a broker owns nothing,
 and asks besides the brokers that its orders name all servers that it has ever yielded to.
 """
 
@@ -48,15 +48,20 @@ class StreamClaim(msgspec.Struct):
 
     token: Token
     since_s: float
+    """When the first message began to wait, or the claim was made."""
     unheard: dict[str, Position | None]
     """Servers that have not yielded, or have had more than this broker has by now: how far."""
     held: dict[tuple[int, int], tuple[Publication, str | None]] = {}
     """Messages that wait, by epoch and sequence, each with the server that forwarded it."""
     given_up: tuple[str, ...] = ()
     """Servers that are away: the claim goes on without them."""
+    answered: dict[str, None] = {}
+    """Servers that have yielded, and have no more than this broker."""
 
-    def hold(self, publication: Publication, home: str | None) -> None:
+    def hold(self, publication: Publication, home: str | None, now_s: float) -> None:
         """Keep a message until the claim is won; those beyond the limit are sent again."""
+        if not self.held:
+            self.since_s = now_s
         if len(self.held) < _MOST_HELD:
             self.held[publication.epoch, publication.sequence] = (publication, home)
 
@@ -65,10 +70,11 @@ class Ownership:
     """The claims of one topic: made here, and heard from others."""
 
     def __init__(self, server: str, life: int) -> None:
-        self._server, self._life = server, life
+        self.server, self._life = server, life
         self._tokens: dict[str, Token] = {}
         """The highest claim of each stream, by publisher."""
-        self._counter = 0
+        self.counter = 0
+        """The highest one that was heard or used."""
         self._pass_tokens: dict[int, Token] = {}
         """Tokens of the claims of this pass, by version."""
         self._unsent: dict[str, None] = {}
@@ -93,14 +99,23 @@ class Ownership:
         version = version or self.strongest(publisher).version
         token = self._pass_tokens.get(version)
         if token is None:
-            self._counter += 1
+            self.counter += 1
             token = self._pass_tokens[version] = Token(
-                version, self._counter, self._server, self._life
+                version, self.counter, self.server, self._life
             )
         self._tokens[publisher] = token
         self._unsent[publisher] = None
         claim = self.claims[publisher] = StreamClaim(token, now_s, dict.fromkeys(others))
         return claim
+
+    def also_ask(self, others: Iterable[str]) -> None:
+        """Claim what is not won yet from these servers too."""
+        for publisher, claim in self.claims.items():
+            heard = (claim.unheard, claim.answered, claim.given_up)
+            new = [one for one in others if not any(one in some for some in heard)]
+            if new:
+                claim.unheard.update(dict.fromkeys(new))
+                self._unsent[publisher] = None
 
     def take_unsent(self) -> dict[tuple[str, Token], list[str]]:
         """Return the publishers whose streams are to be claimed now, by server and token."""
@@ -124,7 +139,7 @@ class Ownership:
 
     def concede(self, publisher: str, token: Token) -> bool:
         """Take another server's claim; tell whether it wins. One made here is lost then."""
-        self._counter = max(self._counter, token.counter)
+        self.counter = max(self.counter, token.counter)
         known = self._tokens.get(publisher, NOBODY)
         # a server that restarted begins to count anew: its own claims do not stand in its way
         is_older = token < known and known.server != token.server
@@ -145,13 +160,17 @@ class Ownership:
         """Return the claim that a weaker one loses against."""
         return max(self._tokens.get(publisher, NOBODY), Token(self.least_version))
 
+    def note(self, publisher: str, against: Token) -> None:
+        """Note the strongest claim of a stream, as another server knows it."""
+        self.counter = max(self.counter, against.counter)
+        self._tokens[publisher] = against
+
     def lose(self, publisher: str, token: Token, against: Token) -> None:
         """Give up a claim that another server knows a stronger one against."""
-        self._counter = max(self._counter, against.counter)
         claim = self.claims.get(publisher)
         if claim is not None and claim.token == token:
             del self.claims[publisher]
-            self._tokens[publisher] = against
+            self.note(publisher, against)
 
     def waits_for(self, server: str, token: Token) -> bool:
         """Tell whether a claim by this token waits for a server's answer."""
@@ -173,10 +192,16 @@ class Ownership:
         return moved
 
     def give_up(self, server: str) -> list[str]:
-        """Go on without a server that is away; return the publishers whose claims that moves."""
+        """Go on without a server that is away; return the publishers whose claims that moves.
+
+        Claims that no message waits for are dropped: the first one claims again.
+        """
         moved = [one for one, claim in self.claims.items() if server in claim.unheard]
         for publisher in moved:
             claim = self.claims[publisher]
+            if not claim.held:
+                del self.claims[publisher]
+                continue
             del claim.unheard[server]
             claim.given_up += (server,)
         return moved

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import msgspec
 from msgspec import structs
 
 from nearcast.broker.notifications import Notification
-from nearcast.broker.processor import MergingProcessor, Processor, StatefulProcessor
+from nearcast.broker.processor import (
+    MergingProcessor,
+    Processor,
+    ProcessorWatch,
+    SplittingProcessor,
+    StatefulProcessor,
+)
 from nearcast.broker.requests import Failure
 from nearcast.broker.topic_spool import SpoolView
 from nearcast.wire.publication import Origin, Publication
@@ -54,16 +60,30 @@ class Outcome(msgspec.Struct):
 
 
 class ProcessorRunner:
-    """A processor with its last good state."""
+    """A processor with its last good state.
 
-    def __init__(self, processor: Processor) -> None:
-        self._processor = processor
+    Parameters
+    ----------
+    watch
+        Is told when the processor runs, by the names of its topic and itself.
+    """
+
+    def __init__(
+        self,
+        processor: Processor,
+        watch: ProcessorWatch | None = None,
+        topic: str = "",
+        name: str = "",
+    ) -> None:
+        self._processor, self._watch, self._names = processor, watch, (topic, name)
         self._stateful = processor if isinstance(processor, StatefulProcessor) else None
         self.state: bytes | None = None
         """The last good state; None for a processor that saves none."""
         self._malformed = 0
         """What the processor had counted when it was asked last."""
         self._remember_state([])
+        self.initial = self.state
+        """The state of one that has processed nothing."""
 
     def restore(self, state: bytes | None) -> list[Failure]:
         """Begin from the state that was saved, if there is one."""
@@ -94,8 +114,40 @@ class ProcessorRunner:
             failures.append(Failure(describe(error)))
         return failures
 
+    @property
+    def can_split(self) -> bool:
+        """Whether the state of some content ids can be taken off."""
+        return isinstance(self._processor, SplittingProcessor)
+
+    def split(self, goes: Callable[[str], bool]) -> tuple[bytes | None, list[Failure]]:
+        """Take off the state of the content ids that go; None when that fails."""
+        failures: list[Failure] = []
+        if not isinstance(self._processor, SplittingProcessor):
+            return None, failures
+        try:
+            part = self._processor.split(goes)
+            if not isinstance(part, bytes):
+                raise TypeError(f"a state is bytes, not {type(part).__name__}")
+        except CAUGHT as error:
+            self._go_back(failures)
+            failures.append(Failure(describe(error)))
+            return None, failures
+        self._remember_state(failures)
+        if failures:  # what is left cannot be saved: all of it stays
+            self._go_back(failures)
+            return None, failures
+        return part, failures
+
     def run(self, batch: Sequence[Publication], spool: SpoolView) -> Outcome:
         """Process the messages at the end of the spool; never raises because of the processor."""
+        if self._watch is None:
+            return self._run(batch, spool)
+        self._watch.enter(*self._names)
+        outcome = self._run(batch, spool)
+        self._watch.leave()
+        return outcome
+
+    def _run(self, batch: Sequence[Publication], spool: SpoolView) -> Outcome:
         outcome, state_before = Outcome(), self.state
         try:
             outcome.notifications = self.attempt(batch, spool)

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol, runtime_checkable
 
 from nearcast.broker.notifications import Notification
 from nearcast.broker.topic_spool import SpoolView
 from nearcast.wire.publication import Publication
 
-__all__ = ["MergingProcessor", "Processor", "StatefulProcessor"]
+__all__ = [
+    "MergingProcessor",
+    "Processor",
+    "ProcessorWatch",
+    "SplittingProcessor",
+    "StatefulProcessor",
+]
 
 
 class Processor(Protocol):
@@ -53,3 +59,22 @@ class MergingProcessor(StatefulProcessor, Protocol):
     def merge(self, state: bytes) -> None:
         """Become what this processor and one with `state` would be together."""
         ...
+
+
+@runtime_checkable
+class SplittingProcessor(MergingProcessor, Protocol):
+    """One that keeps its state by content id: a part of it can move to another server."""
+
+    def split(self, goes: Callable[[str], bool]) -> bytes:
+        """Return the state of all content ids that go, and forget it; keep the rest."""
+        ...
+
+
+class ProcessorWatch(Protocol):
+    """Is told when a processor runs in the server's loop: one that never returns hangs it."""
+
+    def enter(self, topic: str, processor: str = "") -> None:
+        """Note that a processor begins."""
+
+    def leave(self) -> None:
+        """Note that it has returned."""

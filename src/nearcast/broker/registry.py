@@ -18,6 +18,7 @@ ENTRY_POINT_GROUP = "nearcast.processors"
 _BUILT_IN = {
     "forward": "nearcast.broker.processors.forward:Forward",
     "echo": "nearcast.broker.processors.echo:Echo",
+    "events": "nearcast.broker.processors.events:Events",
     "person-count": "nearcast.broker.processors.people:PersonCount",
     "person-features": "nearcast.broker.processors.people:PersonFeatures",
     "person-match": "nearcast.broker.processors.people:PersonMatch",

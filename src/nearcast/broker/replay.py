@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from nearcast.broker.notices import notices_of
+from nearcast.broker.notices import Notice, notices_of
 from nearcast.broker.notifications import notify_of
 from nearcast.spool.changes import GENERATION
+from nearcast.wire.envelope import open_envelope
 from nearcast.wire.messages import Notify
 from nearcast.wire.publication import Origin, Publication
 
@@ -20,6 +21,8 @@ class ReplayedNotification(NamedTuple):
     notify: Notify
     clients: tuple[str, ...] | None
     """To whom; None: all subscribers but the publisher."""
+    place: tuple[float, float]
+    """Where the message happened."""
 
 
 class Replay(NamedTuple):
@@ -58,15 +61,22 @@ def replay(
         previous = before.sequence if before is not None and before.epoch == one.epoch else 0
         told += [
             ReplayedNotification(
-                notify_of(one, notice.part, notice.payload, broker, 0, previous), notice.clients
+                notify_of(one, notice.part, notice.payload, broker, 0, previous, notice.envelope),
+                notice.clients,
+                (one.x_km, one.y_km),
             )
             for notice in notices
             if one.offset > since and (not client or _is_told(client, one, notice.clients))
         ]
-        if not one.offset or any(notice.clients is None for notice in notices):
+        if not one.offset or any(_is_for_all(notice, one) for notice in notices):
             last[one.publisher] = one
     return Replay(told, max(0, missed), through)
 
 
 def _is_told(client: str, cause: Publication, clients: tuple[str, ...] | None) -> bool:
     return client != cause.publisher if clients is None else client in clients
+
+
+def _is_for_all(notice: Notice, cause: Publication) -> bool:
+    envelope = cause.envelope if notice.envelope is None else notice.envelope
+    return notice.clients is None and (not envelope or open_envelope(envelope).is_for_all)

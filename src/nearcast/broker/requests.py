@@ -11,7 +11,7 @@ from nearcast.broker.notifications import Notification
 from nearcast.broker.topic_settings import TopicSettings
 from nearcast.wire.publication import Publication
 
-__all__ = ["Ending", "Failure", "ProcessRequest", "ProcessResult"]
+__all__ = ["Ending", "Failure", "MadeProcessor", "ProcessRequest", "ProcessResult"]
 
 
 class ProcessRequest(msgspec.Struct, frozen=True):
@@ -34,6 +34,10 @@ class ProcessRequest(msgspec.Struct, frozen=True):
     """Make a new processor: one that the host may still have of this topic is out of date."""
     ended: bool = False
     """The topic is no longer managed here: forget its processor; there is no batch."""
+    split: tuple[int, int] | None = None
+    """Instead of a batch: take off the state of the content ids whose index is in this range."""
+    merge: bytes | None = None
+    """Instead of a batch: take this state in besides the own one."""
 
     @property
     def topic(self) -> str:
@@ -63,6 +67,17 @@ class Failure(msgspec.Struct, frozen=True):
     """What it failed at, of the batch; None: loading, saving or restoring its state."""
 
 
+class MadeProcessor(msgspec.Struct, frozen=True, array_like=True):
+    """What a host says of a processor that it was to make."""
+
+    initial: bytes | None
+    """The state of one that has processed nothing; None: it keeps none."""
+    can_merge: bool
+    can_split: bool
+    problem: str = ""
+    """Why there is none; empty: there is."""
+
+
 class ProcessResult(msgspec.Struct, frozen=True):
     """What became of a request."""
 
@@ -80,3 +95,7 @@ class ProcessResult(msgspec.Struct, frozen=True):
     """What there is to say about an ending other than done."""
     malformed: int = 0
     """Messages of the batch that the processor counted as unusable."""
+    made: MadeProcessor | None = None
+    """Of the first request."""
+    part: bytes | None = None
+    """The state that was taken off; None: that could not be done."""

@@ -15,13 +15,15 @@ from nearcast.broker.actions import Actions, Copy
 from nearcast.broker.audiences import OutgoingNotification, SubscriberLookup, resolve
 from nearcast.broker.guard import GuardEvent, ProcessorReport
 from nearcast.broker.notices import Notice, encode_entry, encode_notices, told_clients
-from nearcast.broker.notifications import AllSubscribers, notify_of, numbered
+from nearcast.broker.notifications import AllSubscribers, Notification, notify_of, numbered
 from nearcast.broker.requests import Ending, ProcessResult
 from nearcast.broker.sequence_gate import SequenceGate
 from nearcast.broker.topic_processing import TopicProcessing
 from nearcast.broker.topic_settings import TopicSettings
 from nearcast.broker.topic_spool import TopicSpool
+from nearcast.broker.urgency import put_urgent_first
 from nearcast.spool.changes import Position, TopicChange
+from nearcast.wire.envelope import EMPTY, make_envelope, open_envelope
 from nearcast.wire.publication import AS_IT_IS, Origin, Publication
 
 __all__ = ["Deferred", "Settlement"]
@@ -46,6 +48,8 @@ class Deferred(msgspec.Struct):
     records: list[bytes] = msgspec.field(default_factory=list)
     positions: dict[str, Position] = msgspec.field(default_factory=dict)
     """How far publishers have come, by id."""
+    processed: list[Publication] = msgspec.field(default_factory=list)
+    """What was not copied here, in order."""
 
 
 class _Run(msgspec.Struct):
@@ -78,6 +82,10 @@ class Settlement:
         """What the gate took and nobody has begun."""
         self.is_mixed = False
         """Whether copies or positions may be among that, which are not processed."""
+        self.has_urgent = False
+        """Whether something of that may be more urgent than what is before it."""
+        self.is_held_up = False
+        """Whether nothing of publishers is taken, because a flow is behind."""
         self.forgotten: list[str] = []
         """Publishers that the log has to forget with the next change."""
         self.end = 0
@@ -99,16 +107,19 @@ class Settlement:
         self._stored_state = self._processing.state
         self._stored_aside = self._processing.aside
 
-    def is_full(self, origin: Origin) -> bool:
-        """Return whether too many wait to take one more."""
-        if self.settings.inline:
-            return False
-        copies = _COPIES_PER_PENDING if origin is _COPY else 1
-        return len(self.pending) >= self.settings.pending_limit * copies
+    def is_full(self, origin: Origin, urgency: int = 0) -> bool:
+        """Return whether too many wait to take one more; twice as many for an urgent one."""
+        if self.is_held_up and origin is not _COPY:
+            return True
+        more = _COPIES_PER_PENDING if origin is _COPY else 1 + (urgency > 0)
+        return len(self.pending) >= self.settings.room * more
 
     def advance(self, now_s: float, actions: Actions, deferred: Deferred | None = None) -> Deferred:
         """Settle what need not wait, ask the host for the next batches; say what to store."""
         deferred = deferred or Deferred()
+        if self.has_urgent:
+            self.has_urgent = False
+            put_urgent_first(self.pending)
         while self.pending and self._may_begin():
             self._begin_run(self._take_run(), now_s, actions, deferred)
         self._store(deferred)
@@ -235,34 +246,54 @@ class Settlement:
         """Take over what a processor made of a batch."""
         actions.reports += self._processing.judge(batch, result, now_s)
         if result.notifications:
-            self._address(result, actions, deferred)
+            self._address(result, now_s, actions, deferred)
         self._settle(batch, deferred)
 
-    def _address(self, result: ProcessResult, actions: Actions, deferred: Deferred) -> None:
+    def _address(
+        self, result: ProcessResult, now_s: float, actions: Actions, deferred: Deferred
+    ) -> None:
         """Note notifications with their causes, and find the recipients of each that has some."""
         processed_us = int(self._clock() * 1e6)
         topic, lookup, server = self.settings.topic, self._lookup, self._server
         listed: dict[int, tuple[Publication, list[Notice]]] = {}
         for one, cause, part in numbered(result.notifications):
             try:
-                recipients, left_out = resolve(lookup, topic, one.audience, cause.publisher)
-            except Exception as error:  # an audience is users' work too
+                own = None
+                if one.attributes is not None or one.area is not None or one.valid_until_s:
+                    own = _own_envelope(one, cause)
+                envelope = cause.envelope if own is None else own
+                opened = open_envelope(envelope) if envelope else EMPTY
+                recipients, left_out = resolve(
+                    lookup,
+                    topic,
+                    one.audience,
+                    cause.publisher,
+                    opened,
+                    (cause.x_km, cause.y_km),
+                    now_s,
+                )
+            except Exception as error:  # an audience is users' work too, and so are attributes
                 detail = f"audience: {error!r}"
                 actions.reports.append(ProcessorReport(topic, GuardEvent.FAILED, detail, cause))
                 continue
             if cause.origin is not _ONCE:
                 audience = one.audience
-                if type(audience) is AllSubscribers and one.payload == cause.payload and part == 0:
+                says_the_same = own is None and one.payload == cause.payload
+                if type(audience) is AllSubscribers and says_the_same and part == 0:
                     cause.notices = AS_IT_IS
                 else:
                     clients = told_clients(audience, recipients.clients)
                     known = listed.setdefault(id(cause), (cause, []))[1]
-                    known.append(Notice(part, one.payload, clients))
+                    known.append(Notice(part, one.payload, clients, own))
             if len(recipients.clients) > bool(left_out):
                 after_sync = self.settings.notify_after_sync and cause.origin is not _ONCE
-                previous = self._tell(cause) if type(one.audience) is AllSubscribers else 0
-                notify = notify_of(cause, part, one.payload, server, processed_us, previous)
-                told = OutgoingNotification(notify, recipients, left_out, after_sync)
+                is_for_all = type(one.audience) is AllSubscribers and opened.is_for_all
+                previous = self._tell(cause) if is_for_all else 0
+                notify = notify_of(
+                    cause, part, one.payload, server, processed_us, previous, envelope
+                )
+                place = (cause.x_km, cause.y_km) if lookup.has_areas else None
+                told = OutgoingNotification(notify, recipients, left_out, after_sync, place)
                 (deferred if after_sync else actions).notifications.append(told)
         for cause, notices in listed.values():
             if cause.notices is AS_IT_IS:
@@ -297,6 +328,8 @@ class Settlement:
         for step in steps:
             if type(step) is Publication:
                 origin = step.origin
+                if origin is not _COPY:
+                    deferred.processed.append(step)
                 if origin is _ONCE:
                     continue
                 if origin is _DIRECT:
@@ -336,3 +369,15 @@ class Settlement:
                 aside=aside if aside != self._stored_aside else None,
             )
             self._stored_state, self._stored_aside = state, aside
+
+
+def _own_envelope(one: Notification, cause: Publication) -> bytes:
+    """Return what a processor wrote on a notification, and else what is on its cause."""
+    before = open_envelope(cause.envelope)
+    until_s = one.valid_until_s
+    return make_envelope(
+        before.attributes if one.attributes is None else one.attributes,
+        before.area if one.area is None else one.area,
+        before.valid_until_us if until_s is None else int(until_s * 1e6),
+        before.message_class,
+    )

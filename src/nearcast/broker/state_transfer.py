@@ -90,6 +90,11 @@ class StateTransfer:
         return bool(self.receiver and self._processing.aside)
 
     @property
+    def is_asked_about(self) -> bool:
+        """Whether a server has an offer, and did not say what became of it."""
+        return bool(self.receiver) and self._is_sent
+
+    @property
     def _has_state(self) -> bool:
         return bool(self._processing.state) and self._processing.has_state
 

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 
 from nearcast.broker.acknowledgements import Acknowledgements
 from nearcast.broker.actions import Actions, Copy, Nack, Refusal
 from nearcast.broker.audiences import SubscriberLookup
 from nearcast.broker.claims import TopicClaims
 from nearcast.broker.notices import decode_entry, encode_entry
+from nearcast.broker.once_gate import OnceGate
 from nearcast.broker.ownership import Ownership
-from nearcast.broker.processor import Processor
+from nearcast.broker.processor import Processor, ProcessorWatch
 from nearcast.broker.recall import is_durable, recall
 from nearcast.broker.replay import Replay, replay
 from nearcast.broker.requests import ProcessResult
 from nearcast.broker.sequence_gate import Ranges, SequenceGate, Stream, Verdict, is_well_formed
 from nearcast.broker.settlement import Deferred, Settlement
-from nearcast.broker.topic_processing import ProcessorWatch, TopicProcessing
+from nearcast.broker.topic_processing import TopicProcessing
 from nearcast.broker.topic_settings import TopicSettings
 from nearcast.broker.topic_spool import TopicSpool
 from nearcast.spool.changes import LiveTopic, TopicChange
@@ -67,6 +67,7 @@ class TopicBroker:
         """Where offsets began in this life, and the highest one whose record is durable."""
         self.is_due = False
         """Whether the broker's pass has to call `run`; the broker sets it."""
+        self.urgency = 0  # of the most urgent message of the pass
         self._gate = SequenceGate()
         self._streams = self._gate.streams
         self._settlement = Settlement(
@@ -74,7 +75,7 @@ class TopicBroker:
         )
         self._settlement.end = first_offset
         self._pending = self._settlement.pending
-        self._pending_limit = float("inf") if settings.inline else settings.pending_limit
+        self._pending_limit = settings.room
         self._behind: dict[tuple[str, str | None], int] = {}
         """Publishers with missing publications in this pass, with the broker that copies them,
         and up to which."""
@@ -83,8 +84,7 @@ class TopicBroker:
         )
         self.acknowledgements = Acknowledgements(settings.topic, self._gate, self.spool, clock)
         self._room_due_s = float("-inf")
-        self._once: dict[str, tuple[int, int]] = {}
-        """Epoch and sequence of each publisher's last publication without acknowledgement."""
+        self._once = OnceGate(settings.stream_limit)
 
     @property
     def settings(self) -> TopicSettings:
@@ -110,6 +110,11 @@ class TopicBroker:
         """Publications that wait for the processor or are with it."""
         return len(self._settlement)
 
+    def hold_up(self, held_up: bool) -> None:
+        """Send publishers back for a while, or no longer."""
+        self._settlement.is_held_up = held_up
+        self._pending_limit = 0 if held_up else self.settings.room
+
     def restore(self, live: LiveTopic, actions: Actions, *, durable: bool) -> None:
         """Begin with what a log has of the topic (`durable` here already), or another broker."""
         publications = []
@@ -134,10 +139,8 @@ class TopicBroker:
         """Return all that another broker needs to go on from here; what waits comes again."""
         streams = self._streams.values()
         settled = {one.publisher: one.settled for one in streams if one.settled is not None}
-        processing, end = self.processing, self.end
-        topic = LiveTopic(
-            positions=settled, state=processing.state, end=end, aside=processing.aside
-        )
+        state, aside = self.processing.state, self.processing.aside
+        topic = LiveTopic(positions=settled, state=state, end=self.end, aside=aside)
         topic.records.extend(
             encode_entry(publication)
             for publication in self.spool.view()
@@ -189,11 +192,10 @@ class TopicBroker:
         if publication.publisher not in self._streams:
             self._make_room(now_s)
         if self._is_crowded(publication.publisher):
-            refusal = Refusal(publication, Verdict.TOO_MANY_PUBLISHERS, None, home)
-            actions.refusals.append(refusal)
+            actions.refusals.append(Refusal(publication, Verdict.TOO_MANY_PUBLISHERS, None, home))
             return
         was_taken = self._gate.took(publication)
-        if self._settlement.is_full(publication.origin) and not was_taken:
+        if self._settlement.is_full(publication.origin, publication.urgency) and not was_taken:
             actions.busy.append((publication, home))
             return
         stream = self._streams.get(publication.publisher)
@@ -219,6 +221,12 @@ class TopicBroker:
                 for server in settings.keepers
                 if again
             ]
+
+    def expect(self, publisher: str, now_s: float) -> None:
+        """Claim the stream of a publisher that may send soon, while there is room."""
+        settings = self.settings
+        if self.streams + len(self.claims.ownership.claims) < settings.stream_limit // 2:
+            self.claims.expect(publisher, settings.version, settings.asked, now_s)
 
     def _is_crowded(self, publisher: str) -> bool:
         """Tell whether a publisher is unknown, and there is no room for it."""
@@ -259,9 +267,8 @@ class TopicBroker:
         else:
             self._pass_gate(publication, copied_by, actions)
             self.claims.on_copied(publication.publisher)
-            stream = self._streams.get(publication.publisher)
-            if self.settings.level > 1 and stream is not None:  # who copies has it durably
-                self.acknowledgements.secure(stream.position, actions)
+            if self.settings.level > 1 and (stream := self._streams.get(publication.publisher)):
+                self.acknowledgements.secure(stream.position, actions)  # who copies has it durably
 
     def _pass_gate(
         self,
@@ -273,16 +280,14 @@ class TopicBroker:
         """Put what the gate lets through into the queue; return the stream if it is known."""
         verdict, released = self._gate.admit(publication)
         stream = self._streams.get(publication.publisher)
-        if verdict is Verdict.MALFORMED or verdict is Verdict.STALE_EPOCH or stream is None:
-            stale = verdict is Verdict.STALE_EPOCH and stream is not None
-            epoch = stream.epoch if stale and stream is not None else None
+        if stream is None or verdict in (Verdict.MALFORMED, Verdict.STALE_EPOCH):
+            epoch = stream.epoch if stream is not None and verdict is Verdict.STALE_EPOCH else None
             actions.refusals.append(Refusal(publication, verdict, epoch, home))
             return None
+        behind = (publication.publisher, copied_by)
         if verdict is Verdict.TAKEN:
             self._push(stream, released)
-            return stream
-        behind = (publication.publisher, copied_by)
-        if verdict is Verdict.DUPLICATE:
+        elif verdict is Verdict.DUPLICATE:
             actions.duplicates += 1
             if publication.sequence > stream.sequence:  # it still waits, and so does its publisher
                 self._behind.setdefault(behind, 0)
@@ -304,21 +309,15 @@ class TopicBroker:
 
     def admit_once(self, publication: Publication, home: str | None, actions: Actions) -> None:
         """Take a publication without acknowledgement: newer ones than before, gaps or not."""
-        number = (publication.epoch, publication.sequence)
-        known = self._once.get(publication.publisher, (-1, 0))
-        if not is_well_formed(publication):
-            actions.refusals.append(Refusal(publication, Verdict.MALFORMED, None, home))
-        elif publication.epoch < known[0]:
-            refusal = Refusal(publication, Verdict.STALE_EPOCH, known[0], home)
-            actions.refusals.append(refusal)
-        elif number <= known:
+        verdict, epoch = self._once.judge(publication)
+        if verdict is Verdict.DUPLICATE:
             actions.duplicates += 1
-        elif self._settlement.is_full(Origin.ONCE):
+        elif verdict is not Verdict.TAKEN:
+            actions.refusals.append(Refusal(publication, verdict, epoch, home))
+        elif self._settlement.is_full(Origin.ONCE, publication.urgency):
             actions.busy.append((publication, None))
         else:
-            self._once[publication.publisher] = number
-            if len(self._once) > self.settings.stream_limit:
-                del self._once[next(iter(self._once))]
+            self._once.note(publication)
             self._pending.append(publication)
 
     def advance(self, publisher: str, epoch: int, through: int) -> None:
@@ -346,6 +345,8 @@ class TopicBroker:
         if self._behind:
             self._ask_for_missing(now_s, actions)
         self.claims.make_offers()
+        if self.urgency:
+            self._settlement.has_urgent, self.urgency = True, 0
         deferred = self._settlement.advance(now_s, actions)
         self.acknowledgements.answer_copies(actions)
         self.claims.flush(self.settings.past_brokers, actions)
@@ -358,7 +359,7 @@ class TopicBroker:
             behind = (position.publisher, server)
             self._behind[behind] = max(self._behind.get(behind, 0), position.sequence)
         if won and self.settings.strangers:
-            self.settings = replace(self.settings, strangers=())
+            self.settings = self.settings.without_strangers(one.answered for one in won)
         for claim in won:
             for _, (publication, home) in sorted(claim.held.items()):
                 self.admit(publication, home, now_s, actions)

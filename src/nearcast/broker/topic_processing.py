@@ -3,29 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Protocol
 
 from nearcast.broker.guard import GuardEvent, ProcessorGuard, ProcessorReport
 from nearcast.broker.processing import ProcessorRunner
-from nearcast.broker.processor import Processor
+from nearcast.broker.processor import Processor, ProcessorWatch
 from nearcast.broker.requests import Failure, ProcessRequest, ProcessResult
 from nearcast.broker.topic_settings import TopicSettings
 from nearcast.broker.topic_spool import SpoolView
 from nearcast.wire.publication import Publication
 
-__all__ = ["ProcessorWatch", "TopicProcessing"]
-
-
-class ProcessorWatch(Protocol):
-    """Is told when a processor runs in the server's loop: one that never returns hangs it."""
-
-    def enter(self, topic: str, processor: str = "") -> None:
-        """Note that a processor begins."""
-        ...
-
-    def leave(self) -> None:
-        """Note that it has returned."""
-        ...
+__all__ = ["TopicProcessing"]
 
 
 class TopicProcessing:
@@ -49,8 +36,12 @@ class TopicProcessing:
         watch: ProcessorWatch | None = None,
     ) -> None:
         self.guard = ProcessorGuard(settings.guard)
-        self._settings, self._clock, self._watch = settings, clock, watch
-        self._runner = None if processor is None else ProcessorRunner(processor)
+        self._settings, self._clock = settings, clock
+        self._runner = (
+            None
+            if processor is None
+            else ProcessorRunner(processor, watch, settings.topic, settings.processor)
+        )
         self.state = None if self._runner is None else self._runner.state
         """The last good state; None for a processor that saves none."""
         self._initial = self.state
@@ -114,12 +105,7 @@ class TopicProcessing:
         if self._runner is None:
             raise RuntimeError(f"topic {self._settings.topic!r} has its processor elsewhere")
         started_s = self._clock()
-        if self._watch is None:
-            outcome = self._runner.run(batch, spool)
-        else:
-            self._watch.enter(self._settings.topic, self._settings.processor)
-            outcome = self._runner.run(batch, spool)
-            self._watch.leave()
+        outcome = self._runner.run(batch, spool)
         return ProcessResult(
             self._settings.topic,
             0,

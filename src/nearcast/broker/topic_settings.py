@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Container, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from math import inf
 from typing import Any
 
 from nearcast.broker.guard import GuardSettings
@@ -32,8 +33,11 @@ class TopicSettings:
     """Servers that manage the topic as well."""
     past_brokers: tuple[str, ...] = ()
     """Servers that managed it once: they may have streams of it, and are asked for them."""
+    stand_ins: tuple[str, ...] = ()
+    """Servers that say that they manage it, without any proof: asked for streams, sent no copies."""
     strangers: tuple[str, ...] = ()
-    """Servers that may manage it for all that is known here: asked until one claim was won."""
+    """Servers that may manage it for all that is known here: asked until they have answered, those
+    too that were away when a claim was won without them."""
     level: int = 1
     """On how many servers a message is durable before it is acknowledged: 1 or 2."""
     second: str = ""
@@ -53,6 +57,11 @@ class TopicSettings:
     """Publishers that sent nothing for longer are forgotten when half of the room is taken."""
 
     @property
+    def room(self) -> float:
+        """Messages that may wait for the processor: one that runs here lets none wait."""
+        return inf if self.inline else self.pending_limit
+
+    @property
     def keepers(self) -> tuple[str, ...]:
         """All servers that get copies."""
         if self.level > 1 and not self.other_brokers and self.second:
@@ -62,8 +71,25 @@ class TopicSettings:
     @property
     def asked(self) -> tuple[str, ...]:
         """All servers that a stream has to be claimed from."""
-        known = (*self.other_brokers, *self.past_brokers)
+        known = self.known
         return tuple(dict.fromkeys((*known, *self.strangers))) if self.strangers else known
+
+    @property
+    def known(self) -> tuple[str, ...]:
+        """Those of them that manage the topic or did, by the orders or as was told."""
+        return (*self.other_brokers, *self.past_brokers, *self.stand_ins)
+
+    def without_strangers(self, answered: Iterable[Container[str]]) -> TopicSettings:
+        """Return what holds when these have answered: they say by themselves if they manage it."""
+        heard = tuple(answered)
+        left = tuple(one for one in self.strangers if not any(one in some for some in heard))
+        return replace(self, strangers=left)
+
+    def as_managed(self) -> TopicSettings:
+        """Return what a topic has to begin anew for when it changes."""
+        return replace(
+            self, other_brokers=(), past_brokers=(), stand_ins=(), strangers=(), version=0
+        )
 
     def __post_init__(self) -> None:
         if not 1 <= len(self.topic.encode()) <= _LONGEST_TOPIC_BYTES:

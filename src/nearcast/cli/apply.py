@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
-from typing import Any
 
 import click
 
@@ -12,11 +10,6 @@ from nearcast.cli.console import json_option, print_json
 from nearcast.cli.manager_access import find_manager
 
 __all__ = ["apply"]
-
-_LOOK_S = 0.25
-_ADOPT_WITHIN_S = 600.0
-_REPORT_S = 2.5
-"""Servers report every two seconds: after that all have said how long streams paused."""
 
 
 @click.command()
@@ -48,36 +41,22 @@ def apply(
     \b
       nearcast apply city-plan --site city
     """
-    from nearcast.errors import NearcastError
-    from nearcast.links.http_client import ask
+    from nearcast.site.plan_access import ManagerAccess, adopt_plan, wait_for_servers
 
-    url, token = find_manager(site, manager_url, token_file)
-    body = {"plan": str(plan.resolve())}
-    version = ask(f"{url}/plans", body, token, timeout_s=_ADOPT_WITHIN_S)["plan_version"]
-    end = time.monotonic() + timeout_s
-    shown = -1
-    while True:
-        found = ask(f"{url}/status")
-        servers = found["servers"]
-        late = [one["id"] for one in servers if one["revision"] < found["revision"]]
-        if len(late) != shown and not as_json:
-            shown = len(late)
-            done = len(servers) - len(late)
-            click.echo(f"plan {version}: {done} of {len(servers)} servers have it", err=True)
-        if not late:
-            break
-        if time.monotonic() > end:
-            raise NearcastError(
-                f"plan {version} is in force, but these servers do not have it yet: "
-                + ", ".join(late)
-            )
-        time.sleep(_LOOK_S)
-    time.sleep(_REPORT_S)
-    result: dict[str, Any] = {"plan_version": version, **ask(f"{url}/status")["switch"]}
+    manager = ManagerAccess(*find_manager(site, manager_url, token_file))
+    version, count = adopt_plan(manager, plan), 0
+
+    def show(done: int, servers: int) -> None:
+        nonlocal count
+        count = servers
+        if not as_json:
+            click.echo(f"plan {version}: {done} of {servers} servers have it", err=True)
+
+    result = {"plan_version": version, **wait_for_servers(manager, version, timeout_s, show)}
     if as_json:
         print_json(result)
         return
-    click.echo(f"plan {version} is in force on all {len(servers)} servers")
+    click.echo(f"plan {version} is in force on all {count} servers")
     if result["streams"]:
         p50, p99 = 1e3 * result["pause_p50_s"], 1e3 * result["pause_p99_s"]
         click.echo(

@@ -6,8 +6,12 @@ from pathlib import Path
 
 import click
 
+from nearcast.cli.bench_areas import areas
+from nearcast.cli.bench_deadlines import budget, deadlines
 from nearcast.cli.bench_fanout import fanout
+from nearcast.cli.bench_flows import flows
 from nearcast.cli.bench_latency import latency
+from nearcast.cli.bench_liars import liars
 from nearcast.cli.bench_live import echo, live
 from nearcast.cli.bench_output import finish, kept, out_option, prepare
 from nearcast.cli.bench_overlay import overlay
@@ -38,10 +42,15 @@ def bench() -> None:
       echo       round trips client - edge - broker - back at rising rates
       latency    delay and CPU time beside NATS, zenoh and Mosquitto under one load
       fanout     one message to many subscribers: the first, the last, CPU time
+      deadlines  message classes in time while a server has too much to do
+      budget     message classes in time, by where the servers are
+      flows      data flows on real servers: hand-overs, kills, hard work divided
       sdk        CPU time of a program per notification that it receives
       sessions   memory and CPU time of many idle sessions on one edge server
       scale      what an edge and the manager hold in sites of up to a million clients
       overlay    hops and messages of a ring of keys, up to 100,000, and a crash of many
+      areas      points in areas and areas at a point, beside other indexes
+      liars      alerts in scenes with lying reporters: precision and recall
       survive    kills, cuts, attacks and bad input: are all promises kept
     """
 
@@ -171,7 +180,12 @@ bench.add_command(echo)
 bench.add_command(latency)
 bench.add_command(scale)
 bench.add_command(fanout)
+bench.add_command(deadlines)
+bench.add_command(budget)
+bench.add_command(flows)
 bench.add_command(sdk)
 bench.add_command(sessions)
 bench.add_command(overlay)
+bench.add_command(areas)
+bench.add_command(liars)
 bench.add_command(survive)

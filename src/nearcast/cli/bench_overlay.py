@@ -40,11 +40,24 @@ __all__ = ["overlay"]
     show_default=True,
     help="Peers of which a fifth crashes at once; 0: leave that out.",
 )
+@click.option(
+    "--turnover-peers",
+    type=click.IntRange(min=0),
+    default=200,
+    show_default=True,
+    help="Peers that come and go for a minute; 0: leave that out.",
+)
 @click.option("--seed", type=click.IntRange(min=0), default=1, show_default=True)
 @out_option
 @json_option
 def overlay(
-    keys: str, most_joins: int, churn_keys: int, seed: int, out: Path | None, as_json: bool
+    keys: str,
+    most_joins: int,
+    churn_keys: int,
+    turnover_peers: int,
+    seed: int,
+    out: Path | None,
+    as_json: bool,
 ) -> None:
     """Measure lookups through an overlay, in virtual time, against a sorted list.
 
@@ -52,25 +65,31 @@ def overlay(
     the longest, wrong answers, messages per join, seconds, memory. States: converged tables; right
     after joins in random, ascending, descending or adversarial order; after a quarter of the keys,
     all neighbours, left at once. Then: what share of lookups is answered while a fifth of the
-    peers crashes.
+    peers crashes, and while each second one peer joins and another one leaves or crashes.
     """
     from dataclasses import asdict
 
-    from nearcast.experiments import overlay_churn, overlay_scale
+    from nearcast.experiments import overlay_churn, overlay_scale, overlay_turnover
 
     counts = whole_numbers("--keys", keys)
     prepare(out)
     chosen = overlay_scale.cases(counts, ("suzaku", "skipgraph", "chordsharp"), most_joins)
-    with step_progress(len(chosen) + bool(churn_keys), enabled=not as_json) as begin:
+    steps = len(chosen) + bool(churn_keys) + bool(turnover_peers)
+    with step_progress(steps, enabled=not as_json) as begin:
         points = kept(overlay_scale.run(chosen, seed, begin))
-        seconds = []
+        seconds, turnover = [], []
         if churn_keys and len(points) == len(chosen):
             begin(f"crash of {churn_keys // 5} of {churn_keys} peers")
             seconds = [asdict(second) for second in overlay_churn.run(churn_keys, seed)]
+        if turnover_peers and len(points) == len(chosen):
+            begin(f"{turnover_peers} peers of which some come and go")
+            settings = overlay_turnover.Turnover(turnover_peers)
+            turnover = [asdict(second) for second in overlay_turnover.run(settings, seed)]
     rows = [asdict(point) for point in points]
-    finish_rows("overlay", rows, rows, out, as_json, {"churn": seconds})
+    finish_rows("overlay", rows, rows, out, as_json, {"churn": seconds, "turnover": turnover})
     if not as_json:
-        print_rows([second for second in seconds if second["second"] % 4 == 0])
+        for some in (seconds, turnover):
+            print_rows([second for second in some if second["second"] % 4 == 0])
         left_out = [count for count in counts if count > most_joins]
         if left_out:
             click.echo(f"above {most_joins:,} keys: converged tables only (--most-joins)")

@@ -56,18 +56,30 @@ def relations(
     type=click.Choice(["10000", "100000", "1000000"]),
     default="1000000",
     show_default=True,
-    help="Largest size; there are ten memberships a client.",
+    help="Largest size of the even log; there are ten memberships a client.",
+)
+@click.option(
+    "--log",
+    type=click.Choice(["even", "skewed", "both"]),
+    default="both",
+    show_default=True,
+    help="even: clean, topics of ten. skewed: topics of up to 3,000, one row in 200 is dirty.",
 )
 @click.option("--method", default="optimised", show_default=True, help="To plan by.")
 @click.option("--seed", type=click.IntRange(min=0), default=1, show_default=True)
 @out_option
 @json_option
-def pipeline(most_clients: str, method: str, seed: int, out: Path | None, as_json: bool) -> None:
+def pipeline(
+    most_clients: str, log: str, method: str, seed: int, out: Path | None, as_json: bool
+) -> None:
     """Measure `pipeline run` from a raw log to a plan, stage by stage, up to a million clients."""
     from nearcast.experiments import pipeline_scale
 
     prepare(out)
-    sizes = [size for size in pipeline_scale.SIZES if size <= int(most_clients)]
-    with step_progress(2 * len(sizes), enabled=not as_json) as begin:
-        points = kept(pipeline_scale.run(sizes, seed=seed, method=method, begin=begin))
+    cases = [pipeline_scale.SKEWED] if log != "even" else []
+    if log != "skewed":
+        sizes = (size for size in pipeline_scale.EVEN_SIZES if size <= int(most_clients))
+        cases += [pipeline_scale.even_case(size) for size in sizes]
+    with step_progress(2 * len(cases), enabled=not as_json) as begin:
+        points = kept(pipeline_scale.run(cases, seed=seed, method=method, begin=begin))
     finish("pipeline", points, pipeline_scale.summary(points), out, as_json)

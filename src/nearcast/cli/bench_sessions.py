@@ -19,7 +19,7 @@ __all__ = ["sessions"]
     type=click.FloatRange(min=0, min_open=True),
     default=30.0,
     show_default=True,
-    help="With all sessions; clients report every 10 s.",
+    help="With all sessions; clients report every 10 s, and as many ask which servers were revoked.",
 )
 @out_option
 @json_option

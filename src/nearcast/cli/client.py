@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from nearcast.cli.client_endpoint import endpoint
 from nearcast.cli.manager_access import find_authority, find_manager, find_standalone
 from nearcast.errors import ConfigError, WireError
 
@@ -20,8 +19,6 @@ if TYPE_CHECKING:
     from nearcast.wire.cursors import SavedCursors
 
 __all__ = ["client"]
-
-_SAVE_EVERY_S = 5.0
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
@@ -63,6 +60,26 @@ def client() -> None:
 @_credentials_option
 @click.option("--topic", help="Topic of lines that name none, and of --message.")
 @click.option("--message", help="Publish this text instead of lines from standard input.")
+@click.option(
+    "--attribute",
+    "attributes",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="What subscribers' filters look at: a text, a number, true or false; repeatable.",
+)
+@click.option("--area", help="Who gets it: clients in this area; GeoJSON or WKT in km, or @FILE.")
+@click.option(
+    "--valid-s",
+    type=click.FloatRange(min=0, min_open=True),
+    help="For how long it is worth telling.",
+)
+@click.option(
+    "--class",
+    "message_class",
+    default="",
+    metavar="CLASS",
+    help="How urgent it is: emergency, control, lane_change, consumer or one of the site's own.",
+)
 @click.option("--not-durable", is_flag=True, help="Send once, without acknowledgement.")
 @_timeout_option
 @_lines_option
@@ -70,6 +87,10 @@ def publish(
     credentials: Path,
     topic: str | None,
     message: str | None,
+    attributes: tuple[str, ...],
+    area: str | None,
+    valid_s: float | None,
+    message_class: str,
     not_durable: bool,
     timeout_s: float,
     as_json: bool,
@@ -77,18 +98,23 @@ def publish(
     """Publish JSON lines from standard input, or one message.
 
     \b
-    A line: {"topic": "a/b", "payload": "any JSON", "x_km": 1.0, "y_km": 2.0}
+    A line: {"topic": "a/b", "payload": "any JSON", "x_km": 1.0, "y_km": 2.0,
+             "attributes": {"kind": "fuel", "price": 1.75}, "area": "POLYGON (...)", "valid_s": 9,
+             "message_class": "emergency"}
     A payload that is a text is sent as it is, all else as JSON; "payload_base64" holds raw bytes.
     With --json, each acknowledged publication is a line. Exit code 2 when one was not acknowledged.
     """
-    from nearcast.cli.client_lines import PublicationLine, read_batches
+    from nearcast.cli.client_lines import read_area_option, read_attribute, read_batches
     from nearcast.cli.client_publish import Publisher
+    from nearcast.sdk.client_lines import PublicationLine
 
     if message is not None:
         batches = iter([[(1, PublicationLine(payload=message))]])
     else:
         batches = read_batches(PublicationLine)
-    publisher = Publisher(topic, not not_durable, as_json)
+    given = dict(map(read_attribute, attributes))
+    where = read_area_option(area)
+    publisher = Publisher(topic, not not_durable, as_json, given, where, valid_s, message_class)
     sender = _connect(credentials, timeout_s)
     try:
         publisher.run(sender, batches)
@@ -100,6 +126,13 @@ def publish(
 @client.command()
 @_credentials_option
 @click.option("--topic", "topics", multiple=True, required=True, help="Topic; may be repeated.")
+@click.option(
+    "--where",
+    default="",
+    help="Only messages whose attributes match, such as 'kind = \"fuel\" and price < 1.80'.",
+)
+@click.option("--area", help="Only what happens in this area; GeoJSON or WKT in km, or @FILE.")
+@click.option("--within-km", type=float, help="Only what happens so near to this client.")
 @click.option(
     "--resume",
     "cursor_file",
@@ -119,6 +152,9 @@ def publish(
 def subscribe(
     credentials: Path,
     topics: tuple[str, ...],
+    where: str,
+    area: str | None,
+    within_km: float | None,
     cursor_file: Path | None,
     unordered: bool,
     count: int | None,
@@ -131,16 +167,19 @@ def subscribe(
     no UTF-8 is under "payload_base64". What was missed and is gone is told on stderr. Ends with
     --count, --for or Ctrl-C.
     """
-    from nearcast.cli.client_lines import notification_line, print_line
+    from nearcast.cli.client_lines import print_line, read_area_option
+    from nearcast.cli.cursor_saving import saving
+    from nearcast.sdk.client_lines import notification_line
     from nearcast.sdk.cursor_file import load_cursors
     from nearcast.sdk.failures import ClientError
 
+    wanted = read_area_option(area)
     cursors = load_cursors(cursor_file) if cursor_file is not None else None
     connected = _connect(credentials, timeout_s, cursors, ordered=not unordered)
-    with connected as listener, _saving(listener, cursor_file):
+    with connected as listener, saving(listener, cursor_file):
         listener.inner.on_event(_tell_missed)
         for topic in topics:
-            listener.subscribe(topic)
+            listener.subscribe(topic, where=where, area=wanted, within_km=within_km)
         click.echo(f"subscribed to {', '.join(topics)}", err=True)
         end_s = float("inf") if duration_s is None else time.monotonic() + duration_s
         heard = 0
@@ -181,7 +220,8 @@ def report(
     \b
     A line: {"x_km": 1.0, "y_km": 2.0, "direction_deg": 90, "speed_mps": 13.9}
     """
-    from nearcast.cli.client_lines import ReportLine, print_line, read_batches
+    from nearcast.cli.client_lines import print_line, read_batches
+    from nearcast.sdk.client_lines import ReportLine
 
     if (x_km is None) != (y_km is None):
         raise click.UsageError("--x-km and --y-km go together")
@@ -254,6 +294,7 @@ def echo(credentials: Path, count: int, size_bytes: int, timeout_s: float, as_js
     "--publish", "publishes", multiple=True, metavar="PATTERN", help="Topics; repeatable."
 )
 @click.option("--subscribe", "subscribes", multiple=True, metavar="PATTERN", help="Topics.")
+@click.option("--class", "classes", multiple=True, metavar="CLASS", help="Urgent ones it may use.")
 @click.option("--days", type=float, help="How long the credential counts.  [default: as the site]")
 @click.option("--id", "id_", help="The client's id, instead of NAME.")
 @click.option("--out", type=click.Path(path_type=Path), required=True, help="File to write.")
@@ -271,6 +312,7 @@ def enrol(
     authority: str | None,
     publishes: tuple[str, ...],
     subscribes: tuple[str, ...],
+    classes: tuple[str, ...],
     days: float | None,
     id_: str | None,
     out: Path,
@@ -304,7 +346,7 @@ def enrol(
     client_id = name or id_
     if client_id is None or (name and id_):
         raise click.UsageError("name the client once: NAME, or --id NAME")
-    rights = Rights(publishes, subscribes) if publishes or subscribes else None
+    rights = Rights(publishes, subscribes, classes=classes) if publishes or subscribes else None
     folder = find_standalone(data, site, manager_url, token_file)
     if folder is not None:
         (found,) = folder.enrol([client_id], x_km, y_km, rights or EVERYTHING, days or CLIENT_DAYS)
@@ -342,33 +384,12 @@ def _connect(
     return SyncClient.connect(credentials, timeout_s=timeout_s, cursors=cursors, ordered=ordered)
 
 
-@contextmanager
-def _saving(listener: SyncClient, path: Path | None) -> Iterator[None]:
-    """Write how far a client has heard, now and then and at the end."""
-    from nearcast.sdk.cursor_file import save_cursors
-
-    if path is None:
-        yield
-        return
-    ended = threading.Event()
-
-    def save_again() -> None:
-        while not ended.wait(_SAVE_EVERY_S):
-            save_cursors(listener.cursors, path)
-
-    thread = threading.Thread(target=save_again, daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        ended.set()
-        thread.join()
-        save_cursors(listener.cursors, path)
-
-
 def _tell_missed(event: object) -> None:
     from nearcast.wire.actions import Missed
 
     if isinstance(event, Missed):
         gone = f"{event.count} messages of {event.broker} are gone"
         click.echo(f"warning: {event.topic}: {gone}", err=True)
+
+
+client.add_command(endpoint)

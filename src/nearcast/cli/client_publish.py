@@ -6,10 +6,11 @@ import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from nearcast.cli.client_lines import PublicationLine, print_line
+from nearcast.cli.client_lines import print_line
 from nearcast.errors import ConfigError, NearcastError, WireError
+from nearcast.sdk.client_lines import PublicationLine
 from nearcast.sdk.failures import NotAcknowledgedError
 
 if TYPE_CHECKING:
@@ -32,6 +33,14 @@ class Publisher:
     durable: bool
     as_json: bool
     """Whether each acknowledged publication is printed."""
+    attributes: dict[str, Any] = field(default_factory=dict)
+    """Of all publications; those of a line come besides."""
+    area: str | None = None
+    """Of lines that name none."""
+    valid_s: float | None = None
+    """The same."""
+    message_class: str = ""
+    """The same."""
     published: int = 0
     acknowledged: int = 0
     _output_errors: list[OSError] = field(default_factory=list)
@@ -75,7 +84,14 @@ class Publisher:
                 if topic is None:
                     raise ConfigError("no topic; name one in the line or by --topic")
                 receipt = await client.publish(
-                    topic, line.data(), durable=self.durable, position=line.position()
+                    topic,
+                    line.data(),
+                    durable=self.durable if line.durable is None else line.durable,
+                    position=line.position(),
+                    attributes=self.attributes | (line.attributes or {}),
+                    area=line.area or self.area,
+                    valid_s=self.valid_s if line.valid_s is None else line.valid_s,
+                    message_class=line.message_class or self.message_class,
                 )
             except (ConfigError, WireError) as error:
                 raise ConfigError(f"line {number}: {error}") from None

@@ -12,15 +12,32 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from nearcast.cli.console import json_option, print_json, print_table, print_warnings, show_number
+from nearcast.cli.demo_vehicles import vehicles
 from nearcast.cli.options import seed_option
 
 if TYPE_CHECKING:
     from nearcast.experiments.demo_live import DemoTeller
 
-__all__ = ["demo"]
+__all__ = ["city", "demo"]
 
 
-@click.command()
+class _DemoGroup(click.Group):
+    """Without the name of another demo it is the one of the city."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        named = bool(args) and args[0] in self.commands
+        return super().parse_args(ctx, args if named else ["city", *args])
+
+
+@click.group(cls=_DemoGroup)
+def demo() -> None:
+    """Show the system at work: the city, or with a further word `vehicles`."""
+
+
+demo.add_command(vehicles)
+
+
+@demo.command()
 @click.option("--clients", type=int, default=400, show_default=True, help="Number of clients.")
 @click.option("--servers", type=int, default=12, show_default=True, help="Number of edge servers.")
 @click.option("--topics", type=int, default=40, show_default=True, help="Number of topics.")
@@ -62,7 +79,7 @@ __all__ = ["demo"]
     help="Folder for everything that is made, and the report.",
 )
 @json_option
-def demo(
+def city(
     clients: int,
     servers: int,
     topics: int,
@@ -85,6 +102,8 @@ def demo(
       OUT/run              what the pipeline learned: tables, scenario, plan
       OUT/site-METHOD      the site under a plan: keys, spools, event log, output of servers
       OUT/report.html      predicted against measured
+
+    Another one: nearcast demo vehicles --help
     """
     from nearcast.domain.generators.city import City
     from nearcast.domain.plan import Model

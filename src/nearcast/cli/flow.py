@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from nearcast.cli.console import json_option, print_json, print_table
+from nearcast.cli.flow_site import move, run, show, stop
 from nearcast.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -18,12 +19,20 @@ __all__ = ["flow"]
 
 @click.group()
 def flow() -> None:
-    """Check data flows: processors in a row, connected by topics.
+    """Check and run data flows: processors in a row, connected by topics.
 
     \b
       nearcast flow example --out people.toml
       nearcast flow check people.toml
+      nearcast flow run people.toml --site city
+      nearcast flow show --site city
+      nearcast flow move people count --from cloud --to 0 --half --site city
+      nearcast flow stop people --site city
     """
+
+
+for _command in (run, show, move, stop):
+    flow.add_command(_command)
 
 
 @flow.command()

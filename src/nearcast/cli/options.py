@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import click
 
+from nearcast.cli.local_path import LocalPath
 from nearcast.domain.plan import Model, Objective
 
 __all__ = [
@@ -34,7 +34,7 @@ format_option: Decorator = click.option(
     help="Format of the tables; auto takes Parquet from 200,000 members on.",
 )
 out_option: Decorator = click.option(
-    "--out", type=click.Path(path_type=Path), required=True, help="Folder to write; made new."
+    "--out", type=LocalPath(), required=True, help="Folder to write; made new."
 )
 overwrite_option: Decorator = click.option(
     "--overwrite", is_flag=True, help="Replace the folder if it holds an earlier result."

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from nearcast.cli.pipeline_replay import replay
 from nearcast.cli.pipeline_run import run
 from nearcast.cli.pipeline_stages import evaluate, plan, relations
 from nearcast.cli.pipeline_sweep import sweep
@@ -20,6 +21,7 @@ def pipeline() -> None:
       relations  the most related clients of each client of a scenario
       plan       plan a scenario region by region in parallel
       evaluate   delays of a plan over all pairs: by topic, by server, percentiles
+      replay     a live processor over the historical log
       sweep      methods x parameters x seeds as one resumable job
 
     Every stage leaves Parquet tables and a line in manifest.jsonl. The same commands run on a
@@ -27,5 +29,5 @@ def pipeline() -> None:
     """
 
 
-for verb in (run, relations, plan, evaluate, sweep):
+for verb in (run, replay, relations, plan, evaluate, sweep):
     pipeline.add_command(verb)

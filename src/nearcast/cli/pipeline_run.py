@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from contextlib import ExitStack
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from nearcast.cli.console import json_option, print_json, print_warnings
+from nearcast.cli.local_path import AnyPath, LocalPath
 from nearcast.cli.options import (
     bound_limit_option,
     iterations_option,
     model_option,
     objective_option,
-    out_option,
     overwrite_option,
     regions_option,
     seed_option,
@@ -26,17 +27,22 @@ from nearcast.cli.pipeline_output import (
     print_plan,
     print_stages,
 )
+from nearcast.cli.plausibility_options import plausibility_options
 from nearcast.cli.spark_options import SparkOptions, spark_options, spark_session, stage_progress
 from nearcast.domain.plan import Model, Objective
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
     from nearcast.domain.imports.follows import FollowsParams
+    from nearcast.pipeline.hadoop_paths import HadoopPath
+    from nearcast.pipeline.stages.plausible import Plausibility
 
 __all__ = ["run"]
 
 
 @click.command()
-@click.argument("logs", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.argument("logs", nargs=-1, required=True, type=AnyPath())
 @click.option(
     "--format",
     "log_format",
@@ -48,12 +54,13 @@ __all__ = ["run"]
 )
 @click.option(
     "--sites",
-    type=click.Path(path_type=Path),
+    type=AnyPath(),
     help="CSV of server sites (latitude, longitude or x_km, y_km).  [default: a grid]",
 )
 @click.option("--servers-per-side", type=int, default=4, show_default=True, help="Of the grid.")
 @click.option("--since", help="Leave out what is older: seconds or ISO 8601.")
 @click.option("--until", help="Leave out what is younger: seconds or ISO 8601.")
+@plausibility_options
 @click.option("--topics", type=int, help="follows: how many topics to take.  [default: all]")
 @click.option("--related", "related", type=int, default=100, show_default=True, help="M'.")
 @click.option(
@@ -75,17 +82,24 @@ __all__ = ["run"]
 @time_limit_option
 @iterations_option
 @bound_limit_option
-@out_option
+@click.option("--out", type=AnyPath(), required=True, help="Folder to write; made new.")
 @overwrite_option
+@click.option(
+    "--work",
+    type=LocalPath(),
+    help="Where a run for another file system is made before it is brought there; on a cluster a "
+    "folder that all machines share.  [default: ~/.cache/nearcast/runs]",
+)
 @spark_options
 @json_option
 def run(
-    logs: tuple[Path, ...],
+    logs: tuple[Path | HadoopPath, ...],
     log_format: str,
-    sites: Path | None,
+    sites: Path | HadoopPath | None,
     servers_per_side: int,
     since: str | None,
     until: str | None,
+    plausible: Plausibility,
     topics: int | None,
     related: int,
     relation_kind: str | None,
@@ -97,8 +111,9 @@ def run(
     time_limit_s: float | None,
     iterations: int | None,
     bound_limit_s: float | None,
-    out: Path,
+    out: Path | HadoopPath,
     overwrite: bool,
+    work: Path | None,
     spark_with: SparkOptions,
     as_json: bool,
 ) -> None:
@@ -107,6 +122,8 @@ def run(
     --out gets the tables of all stages, the scenario (OUT/scenario) and the plan (OUT/plan) in
     the formats of `nearcast plan`, and manifest.jsonl with rows, seconds and memory of each stage.
     Rows that cannot be used are in OUT/quarantine with the reason; none is dropped silently.
+    LOGS, --sites and --out may be on any file system that Spark's Hadoop knows: hdfs://, s3a://
+    (with the jars and settings that these need), file://.
 
     \b
       nearcast pipeline run log.jsonl --sites sites.csv --out run
@@ -115,12 +132,20 @@ def run(
     """
     from nearcast.domain.imports.publications import PublicationsParams
     from nearcast.domain.plan_files import report_to_json
+    from nearcast.pipeline.hadoop_paths import HadoopPath
+    from nearcast.pipeline.remote_run import (
+        check_remote_folder,
+        default_work_folder,
+        fetch_file,
+        open_remote_folder,
+    )
     from nearcast.pipeline.run import (
         RunSettings,
-        check_run_folder,
-        prepare_run_folder,
+        check_inputs,
+        made_of,
         run_pipeline,
     )
+    from nearcast.pipeline.run_folder import check_run_folder, open_run_folder
     from nearcast.pipeline.stages.members import MembersSettings
     from nearcast.pipeline.stages.relations import RelationSettings
     from nearcast.planning.registry import find_method
@@ -134,10 +159,11 @@ def run(
     settings = RunSettings(
         logs=logs,
         follows=_follows(log_format, topics, servers_per_side),
+        plausible=plausible,
         members=MembersSettings(
             since=since,
             until=until,
-            sites=sites,
+            sites=None if isinstance(sites, HadoopPath) else sites,
             parameters=PublicationsParams(servers_per_side=servers_per_side),
         ),
         relations=RelationSettings(
@@ -155,13 +181,29 @@ def run(
             bound_limit_s=bound_limit_s,
         ),
     )
-    check_run_folder(out, overwrite)
-    with (
-        spark_session(spark_with) as session,
-        stage_progress(session, not as_json) as begin,
-    ):
-        prepare_run_folder(out, overwrite)
-        result = run_pipeline(session, settings, out, begin, spark_with.print_plan())
+    with ExitStack() as open_now:
+        session: SparkSession | None = None
+        if any(isinstance(path, HadoopPath) for path in (*logs, sites, out)):
+            # Hadoop's file systems live in Spark's JVM: only then can they be looked at.
+            session = open_now.enter_context(spark_session(spark_with))
+            work = _work_folder(work, out, session)
+        if isinstance(sites, HadoopPath):
+            local = fetch_file(sites, work or default_work_folder())
+            settings = replace(settings, members=replace(settings.members, sites=local))
+        if isinstance(out, HadoopPath):
+            check_remote_folder(out, overwrite)
+            check_inputs(settings)
+            run_folder = open_remote_folder(
+                out, overwrite, made_of(settings), work or default_work_folder()
+            )
+        else:
+            check_run_folder(out, overwrite)
+            check_inputs(settings)
+            run_folder = open_run_folder(out, overwrite, made_of(settings))
+        unfinished = open_now.enter_context(run_folder)
+        session = session or open_now.enter_context(spark_session(spark_with))
+        begin = open_now.enter_context(stage_progress(session, not as_json))
+        result = run_pipeline(session, settings, unfinished, begin, spark_with.print_plan())
     report = result.outcome.report
     print_warnings(report.warnings)
     if as_json:
@@ -177,6 +219,22 @@ def run(
     print_stages(result.stages, title=f"stages -> {out}")
     print_plan(report, title=f"{report.method} under the {report.model} model -> {out / 'plan'}")
     print_evaluation(result.evaluation)
+
+
+def _work_folder(work: Path | None, out: Path | HadoopPath, session: SparkSession) -> Path | None:
+    """Return where to make a run; on a cluster the user must say what all machines share."""
+    from nearcast.pipeline.session import is_embedded
+
+    if (
+        work is None
+        and not isinstance(out, Path)
+        and not is_embedded(session.sparkContext.master or "")
+    ):
+        raise click.UsageError(
+            f"{out}: on a cluster give --work, a folder that all machines share: there the run is "
+            "made before it is brought to another file system"
+        )
+    return work
 
 
 def _follows(log_format: str, topics: int | None, servers_per_side: int) -> FollowsParams | None:

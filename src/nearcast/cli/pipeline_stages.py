@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from nearcast.cli.console import json_option, print_json, print_warnings
+from nearcast.cli.local_path import LocalPath
 from nearcast.cli.options import (
     bound_limit_option,
     format_option,
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
 
 __all__ = ["evaluate", "plan", "relations"]
 
-folder_argument = click.argument("folder", type=click.Path(path_type=Path))
+folder_argument = click.argument("folder", type=LocalPath())
 
 
 @contextmanager
@@ -49,11 +50,12 @@ def _stage(
 ) -> Iterator[tuple[Workspace, StageRecord]]:
     """Give a workspace and the record of one stage, with a session and a bar around it."""
     from nearcast.pipeline.manifest import Manifest
+    from nearcast.pipeline.progress import named_jobs
     from nearcast.pipeline.workspace import Workspace
 
     with spark_session(options) as session, stage_progress(session, show) as begin:
         begin(name)
-        with Manifest(folder).stage(name) as record:
+        with named_jobs(session, name), Manifest(folder).stage(name) as record:
             yield Workspace(session, folder, options.print_plan()), record
 
 
@@ -84,15 +86,16 @@ def relations(
     --out gets the table relations: client_index, rank, other_index, score.
     """
     from nearcast.domain.scenario_files import read_scenario
-    from nearcast.pipeline.run import check_run_folder, prepare_run_folder
+    from nearcast.pipeline.run_folder import open_run_folder
     from nearcast.pipeline.stages.relations import RelationSettings, relate
     from nearcast.planning.relations import RelationKind
 
     settings = RelationSettings(most=related, kind=None if kind is None else RelationKind(kind))
     scenario = read_scenario(folder)
-    check_run_folder(out, overwrite)
-    with _stage("relations", out, spark_with, not as_json) as (workspace, record):
-        prepare_run_folder(out, overwrite)
+    with (
+        open_run_folder(out, overwrite) as unfinished,
+        _stage("relations", unfinished, spark_with, not as_json) as (workspace, record),
+    ):
         relate(workspace, scenario, settings, record)
     if as_json:
         print_json({"relations": str(out / "relations"), "stages": [asdict(record)]})
@@ -174,10 +177,10 @@ def plan(
 
 @click.command()
 @folder_argument
-@click.argument("plan_folder", type=click.Path(path_type=Path))
+@click.argument("plan_folder", type=LocalPath())
 @model_option
 @objective_option
-@click.option("--out", type=click.Path(path_type=Path), help="Keep the tables in this folder.")
+@click.option("--out", type=LocalPath(), help="Keep the tables in this folder.")
 @overwrite_option
 @spark_options
 @json_option
@@ -198,19 +201,16 @@ def evaluate(
     """
     from nearcast.domain.plan_files import read_plan
     from nearcast.domain.scenario_files import read_scenario
-    from nearcast.pipeline.run import check_run_folder, prepare_run_folder
+    from nearcast.pipeline.run_folder import open_run_folder
     from nearcast.pipeline.stages.evaluate import evaluate_plan
 
     scenario = read_scenario(folder)
     made, said = read_plan(plan_folder, scenario)
-    if out is not None:
-        check_run_folder(out, overwrite)
     with (
         tempfile.TemporaryDirectory(prefix="nearcast-evaluate-") as scratch,
-        _stage("evaluate", out or Path(scratch), spark_with, not as_json) as (workspace, record),
+        open_run_folder(out or Path(scratch, "run"), overwrite) as run,
+        _stage("evaluate", run, spark_with, not as_json) as (workspace, record),
     ):
-        if out is not None:
-            prepare_run_folder(out, overwrite)
         evaluation = evaluate_plan(
             workspace,
             scenario,

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from nearcast.cli.console import json_option, print_json, print_table, print_warnings
+from nearcast.cli.local_path import LocalPath
 from nearcast.cli.options import out_option
 from nearcast.cli.spark_options import SparkOptions, cell_progress, spark_options, spark_session
 
@@ -14,7 +15,7 @@ __all__ = ["sweep"]
 
 
 @click.command()
-@click.argument("spec", type=click.Path(path_type=Path))
+@click.argument("spec", type=LocalPath())
 @out_option
 @spark_options
 @json_option

@@ -40,8 +40,8 @@ __all__ = ["plan"]
     "--method",
     default="optimised",
     show_default=True,
-    help="random, nearest, region, relation, reloc, otos, otos-centre, exact, optimised, or a "
-    "planner of your own (entry point group nearcast.planners).",
+    help="random, nearest, region, relation, reloc, reloc-together, otos, otos-centre, exact, "
+    "optimised, or a planner of your own (entry point group nearcast.planners).",
 )
 @objective_option
 @regions_option
@@ -64,6 +64,13 @@ __all__ = ["plan"]
     help="With --from: ms of summed delay that moving one spool must save.",
 )
 @click.option(
+    "--flows",
+    "flows_file",
+    type=click.Path(path_type=Path),
+    help="What `nearcast flow show --json` says of the site: what components of flows use of "
+    "servers is not free for topics.",
+)
+@click.option(
     "--pictures", is_flag=True, help="Also draw map, servers and delays into OUT-pictures."
 )
 @out_option
@@ -82,6 +89,7 @@ def plan(
     bound_limit_s: float | None,
     start: Path | None,
     migration_price_ms: float,
+    flows_file: Path | None,
     pictures: bool,
     out: Path,
     table_format: TableFormat,
@@ -99,11 +107,13 @@ def plan(
       nearcast plan city --method reloc --regions auto --out p2
       nearcast plan tiny --model placement --objective d3 --method exact --out p3
       nearcast plan city-today --from p --migration-price 5 --out p4
+      nearcast plan city --flows flows.json --out p5
     """
     from nearcast.domain.output_folder import check_output_folder
     from nearcast.domain.plan_files import report_to_json, write_plan
     from nearcast.domain.plan_in_force import read_plan_in_force
     from nearcast.domain.scenario_files import read_scenario
+    from nearcast.planning.flow_use import read_shown_flows, without_flow_use
     from nearcast.planning.registry import find_method
     from nearcast.planning.request import PlanRequest
     from nearcast.planning.solve import make_plan
@@ -111,7 +121,9 @@ def plan(
     chosen = Model(model or Model.RATIO)
     find_method(method, chosen)
     check_output_folder(out, overwrite)
-    scenario = read_scenario(folder)
+    scenario = planned_for = read_scenario(folder)
+    if flows_file is not None:
+        planned_for = without_flow_use(scenario, read_shown_flows(flows_file))
     with planning_progress(not as_json) as show:
         request = PlanRequest(
             model=chosen,
@@ -122,11 +134,11 @@ def plan(
             time_limit_s=time_limit_s,
             iterations=iterations,
             bound_limit_s=bound_limit_s,
-            start=None if start is None else read_plan_in_force(start, scenario),
+            start=None if start is None else read_plan_in_force(start, planned_for),
             migration_price_ms=migration_price_ms,
             on_progress=show,
         )
-        outcome = make_plan(scenario, request)
+        outcome = make_plan(planned_for, request)
     write_plan(
         outcome.plan, outcome.report, scenario, out, table_format=table_format, overwrite=overwrite
     )

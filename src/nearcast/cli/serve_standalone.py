@@ -13,6 +13,7 @@ import click
 from click.core import ParameterSource
 
 from nearcast.cli.console import json_option, print_json
+from nearcast.cli.kafka_options import log_to_kafka_options
 from nearcast.cli.processor_options import (
     notify_after_sync_option,
     processor_for_option,
@@ -22,6 +23,7 @@ from nearcast.cli.processor_options import (
 )
 
 if TYPE_CHECKING:
+    from nearcast.links.kafka_settings import KafkaSettings
     from nearcast.site.standalone_folder import StandalonePlace
 
 __all__ = ["exit_for_restart", "standalone"]
@@ -67,6 +69,7 @@ _RULES = ("processor", "processor_options", "processors_for", "notify_after_sync
     help="A processor of your own that you trust to run in the server's loop: quicker, but one "
     "that hangs costs the server. May be repeated.",
 )
+@log_to_kafka_options
 @click.option("--session-limit", type=click.IntRange(min=1), help="Most clients at a time.")
 @click.option("--parent-fd", type=int, hidden=True)
 @json_option
@@ -84,6 +87,7 @@ def standalone(
     processors_for: tuple[str, ...],
     notify_after_sync: bool,
     inline: tuple[str, ...],
+    kafka: KafkaSettings | None,
     session_limit: int | None,
     parent_fd: int | None,
     as_json: bool,
@@ -134,7 +138,7 @@ def standalone(
             )
 
     options = StandaloneSettings(
-        host, public_host, port, http_port, rules, inline, session_limit, server
+        host, public_host, port, http_port, rules, inline, session_limit, server, kafka
     )
     with exit_for_restart():
         serve_standalone(folder, options, on_ready, parent_fd)

@@ -114,6 +114,13 @@ def server(
 @click.option("--payload", type=click.IntRange(0), default=0, help="Most bytes of a message.")
 @click.option("--topics", type=click.IntRange(0), default=0, help="Most topics it may bring up.")
 @click.option(
+    "--class",
+    "classes",
+    multiple=True,
+    metavar="CLASS",
+    help="Urgent message classes that it may use, * for all; repeatable.",
+)
+@click.option(
     "--via",
     "ways",
     multiple=True,
@@ -134,6 +141,7 @@ def client(
     rate: float,
     payload: int,
     topics: int,
+    classes: tuple[str, ...],
     ways: tuple[str, ...],
     days: float | None,
     out: Path,
@@ -155,7 +163,7 @@ def client(
     from nearcast.trust.credentials import CLIENT_DAYS
     from nearcast.trust.rights import Rights
 
-    rights = Rights(publishes, subscribes, rate, payload, topics)
+    rights = Rights(publishes, subscribes, rate, payload, topics, classes)
     authority = _authority(folder, key_file)
     make_client_file(
         authority,

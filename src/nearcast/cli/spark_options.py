@@ -23,8 +23,8 @@ __all__ = ["SparkOptions", "cell_progress", "spark_options", "spark_session", "s
 class SparkOptions:
     """The options as given."""
 
-    master: str
-    driver_memory: str
+    master: str | None
+    driver_memory: str | None
     conf: dict[str, str]
     explain: bool
 
@@ -38,13 +38,12 @@ def spark_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
     @click.option(
         "--master",
-        default="local[*]",
-        show_default=True,
         help="Where Spark runs: local[*] embeds it here, spark://HOST:PORT is a cluster; yarn and "
-        "k8s://... work as spark-submit conventions say.",
+        "k8s://... work as spark-submit conventions say.  [default: spark-submit's, else local[*]]",
     )
     @click.option(
-        "--driver-memory", default="2g", show_default=True, help="Heap of the driver's JVM."
+        "--driver-memory",
+        help="Heap of the driver's JVM.  [default: spark-submit's, else 2g]",
     )
     @click.option(
         "--conf",
@@ -57,8 +56,8 @@ def spark_options(command: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(command)
     def with_options(
         *arguments: Any,
-        master: str,
-        driver_memory: str,
+        master: str | None,
+        driver_memory: str | None,
         conf: tuple[str, ...],
         explain: bool,
         **rest: Any,
@@ -90,16 +89,24 @@ def spark_session(options: SparkOptions) -> Iterator[SparkSession]:
         conf=options.conf,
     )
     with open_session(settings) as session:
-        if address := session.sparkContext.uiWebUrl:
-            click.echo(f"Spark {session.version} at {options.master}, pages at {address}", err=True)
+        context = session.sparkContext
+        if address := context.uiWebUrl:
+            click.echo(f"Spark {session.version} at {context.master}, pages at {address}", err=True)
         yield session
 
 
 @contextmanager
 def stage_progress(session: SparkSession, enabled: bool = True) -> Iterator[Callable[[str], None]]:
-    """Show a bar over the tasks of the stage under way; call the yielded function with its name."""
-    if not enabled or not sys.stderr.isatty():
+    """Show a bar over the tasks of the stage under way, or lines where there is no terminal.
+
+    Call the yielded function with the stage's name when it begins.
+    """
+    if not enabled:
         yield lambda _name: None
+        return
+    if not sys.stderr.isatty():
+        with _stage_lines() as begin:
+            yield begin
         return
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
@@ -132,6 +139,26 @@ def stage_progress(session: SparkSession, enabled: bool = True) -> Iterator[Call
         with watch_tasks(session, show):
             yield begin
             finish()
+
+
+@contextmanager
+def _stage_lines() -> Iterator[Callable[[str], None]]:
+    from nearcast.planning.stopping import Stopwatch
+
+    running: list[tuple[str, Stopwatch]] = []
+
+    def finish() -> None:
+        while running:
+            name, watch = running.pop()
+            click.echo(f"stage {name}: {watch.seconds():.1f} s", err=True)
+
+    def begin(name: str) -> None:
+        finish()
+        running.append((name, Stopwatch()))
+        click.echo(f"stage {name} begins", err=True)
+
+    yield begin
+    finish()
 
 
 @contextmanager

@@ -112,6 +112,12 @@ def _show_server(found: dict[str, Any], as_json: bool) -> None:
             )
         ],
     )
+    ring = found.get("ring")
+    if ring is not None:
+        click.echo(
+            f"ring: {ring['keys']} keys, between {ring['left']} and {ring['right']}, "
+            f"knows {ring['servers_known']} servers, {ring['repairs']} repairs"
+        )
     named = [f"{name} {value}" for name, value in lost.items() if value]
     click.echo(f"losses: {', '.join(named) or 'nothing'}")
 

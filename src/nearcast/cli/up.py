@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import signal
 import threading
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from nearcast.cli.console import json_option, print_json, print_table, step_progress
+from nearcast.cli.durations import DURATION
+from nearcast.cli.kafka_options import log_to_kafka_options
 from nearcast.cli.processor_options import (
     notify_after_sync_option,
     processor_for_option,
@@ -19,7 +22,9 @@ from nearcast.cli.processor_options import (
 )
 
 if TYPE_CHECKING:
+    from nearcast.links.kafka_settings import KafkaSettings
     from nearcast.site.live_site import LiveSite
+    from nearcast.site.replan_process import ReplanProcess
 
 __all__ = ["up"]
 
@@ -60,6 +65,22 @@ __all__ = ["up"]
 @processor_options_option
 @processor_for_option
 @notify_after_sync_option
+@log_to_kafka_options
+@click.option(
+    "--replan-every",
+    "replan_every_s",
+    type=DURATION,
+    help="Have the site plan itself anew from its log, as `nearcast replan` does, with such "
+    "pauses: 60s.  [default: never]",
+)
+@click.option(
+    "--migration-price",
+    "migration_price_ms",
+    type=click.FloatRange(min=0),
+    default=0.0,
+    show_default=True,
+    help="With --replan-every: ms of summed delay that moving one spool must save.",
+)
 @click.option(
     "--for",
     "seconds",
@@ -79,6 +100,9 @@ def up(
     processor_options: str,
     processors_for: tuple[str, ...],
     notify_after_sync: bool,
+    replan_every_s: float | None,
+    migration_price_ms: float,
+    kafka: KafkaSettings | None,
     seconds: float | None,
     as_json: bool,
 ) -> None:
@@ -101,6 +125,7 @@ def up(
     from nearcast.domain.scenario_files import read_scenario
     from nearcast.site.layout import SiteSettings
     from nearcast.site.live_site import run_site
+    from nearcast.site.replan_process import ReplanProcess
 
     rules = rules_for_site(processors_for, processor, processor_options, notify_after_sync)
     servers = len(read_scenario(scenario).servers)
@@ -112,21 +137,30 @@ def up(
         method=method,
         delay_factor=0.0 if no_delays else delay_factor,
         processor_rules=rules,
+        kafka=kafka,
     )
     with (
         _Stop() as stop,
         step_progress(servers + 3, enabled=not as_json) as begin,
     ):
         begin("starting")
-        with run_site(scenario, folder or scenario / "site", site_options, begin) as live:
+        with (
+            run_site(scenario, folder or scenario / "site", site_options, begin) as live,
+            ExitStack() as beside,
+        ):
             begin("enrolling clients")
             clients = live.enrol_clients()
+            replanning = None
+            if replan_every_s is not None:
+                replanning = beside.enter_context(
+                    ReplanProcess(live.site, replan_every_s, migration_price_ms)
+                )
             if as_json:
                 print_json(_summary(live, len(clients)))
             else:
                 _print_site(live, len(clients))
             stop.is_starting = False
-            _wait(live, stop.event, seconds)
+            _wait(live, replanning, stop.event, seconds)
     click.echo("the site has stopped", err=True)
 
 
@@ -161,13 +195,20 @@ def _check_method(method: str, model: str) -> None:
     find_method(method, Model(model))
 
 
-def _wait(live: LiveSite, stop: threading.Event, seconds: float | None) -> None:
+def _wait(
+    live: LiveSite,
+    replanning: ReplanProcess | None,
+    stop: threading.Event,
+    seconds: float | None,
+) -> None:
     import time
 
     from nearcast.errors import NearcastError
 
     end_s = float("inf") if seconds is None else time.monotonic() + seconds
     while not stop.wait(min(0.5, max(0.0, end_s - time.monotonic()))):
+        if replanning is not None:
+            replanning.watch()
         given_up = live.processes.watch()
         if given_up:
             said = live.processes.last_words(given_up[0])

@@ -25,8 +25,6 @@ class Slots:
     server: IndexArray
     values: dict[str, FloatArray]
     """Sums over the member rows of a slot, by name."""
-    row_slot: OffsetArray
-    """The slot of each member row."""
 
 
 def sum_by(index: npt.NDArray[Any], amount: npt.ArrayLike, length: int) -> FloatArray:
@@ -46,7 +44,6 @@ def count_by_slot(
         topic=(used // server_count).astype(np.int32),
         server=(used % server_count).astype(np.int32),
         values={name: sum_by(inverse, amount, len(used)) for name, amount in amounts.items()},
-        row_slot=inverse.astype(np.int64),
     )
 
 

@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from nearcast.domain.columns import Column, Kind, Place, check_numbers
 from nearcast.domain.scenario import BoolArray, FloatArray, IndexArray
 from nearcast.domain.tables import file_label, find_table, read_cells
+from nearcast.domain.texts import as_texts, is_text, lengthened, shortened
 from nearcast.errors import PlanError, ScenarioError
 
 __all__ = ["LoadedTable", "find_ids", "load_optional_table", "load_table"]
@@ -82,7 +83,9 @@ def find_ids(values: pa.Array, ids: pa.Array) -> pa.Array:
     Integers in one table and strings in the other are compared as text.
     """
     if values.type != ids.type:
-        values, ids = values.cast(pa.string()), ids.cast(pa.string())
+        values, ids = as_texts(values), as_texts(ids)
+    if values.type != ids.type:
+        values, ids = lengthened(values), lengthened(ids)
     return pc.index_in(values, value_set=ids)
 
 
@@ -113,9 +116,11 @@ def _as_text_or_value(cells: pa.Array, column: Column, place: Place) -> pa.Array
     kind = cells.type
     if pa.types.is_null(kind):
         return cells.cast(pa.string())
-    if pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or _is_text(kind):
+    if pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or is_text(kind):
         # Through bytes, since a cast between types of text would not look at them.
-        text = _cast(cells.cast(pa.binary()), pa.string(), "is not text in UTF-8", column, place)
+        data = cells.cast(pa.large_binary())
+        text = _cast(data, pa.large_string(), "is not text in UTF-8", column, place)
+        text = shortened(text)
         if column.kind is not Kind.ID:
             text = pc.utf8_lower(pc.utf8_trim_whitespace(text))
         return pc.if_else(pc.equal(text, ""), None, text)
@@ -129,7 +134,7 @@ def _to_ids(cells: pa.Array, column: Column, place: Place) -> pa.Array:
             return cells.cast(pa.int64())
         except pa.ArrowInvalid:
             return cells.cast(pa.string())
-    if not pa.types.is_string(cells.type):
+    if not is_text(cells.type):
         place.fail(f"holds {cells.type}, not strings or integers", column=column.name)
     return pc.fill_null(cells, column.default) if cells.null_count else cells
 
@@ -147,7 +152,7 @@ def _integers_if_plain(ids: pa.Array) -> pa.Array:
 def _to_numbers(cells: pa.Array, column: Column, place: Place) -> FloatArray:
     kind = cells.type
     is_number = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
-    if not (is_number or pa.types.is_string(kind)):
+    if not (is_number or is_text(kind)):
         place.fail(f"holds {kind}, not numbers", column=column.name)
     numbers = _cast(cells, pa.float64(), "is not a number", column, place)
     if numbers.null_count:
@@ -160,7 +165,7 @@ def _to_numbers(cells: pa.Array, column: Column, place: Place) -> FloatArray:
 
 def _to_flags(cells: pa.Array, column: Column, place: Place) -> BoolArray:
     kind = cells.type
-    if not (pa.types.is_boolean(kind) or pa.types.is_integer(kind) or pa.types.is_string(kind)):
+    if not (pa.types.is_boolean(kind) or pa.types.is_integer(kind) or is_text(kind)):
         place.fail(f"holds {kind}, not 0 and 1", column=column.name)
     text = pc.fill_null(cells.cast(pa.string()), "1" if column.default else "0")
     code = pc.index_in(text, value_set=_FLAGS)
@@ -201,10 +206,6 @@ def _first_failure(cells: pa.Array, fails: Callable[[pa.Array], bool]) -> int:
 
 def _first_true(mask: pa.Array) -> int:
     return int(pc.index(mask, True).as_py())
-
-
-def _is_text(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
 
 
 def _shown(value: pa.Scalar) -> str:

@@ -13,10 +13,12 @@ import pyarrow as pa
 from nearcast.domain.json_files import plain_json
 from nearcast.domain.scenario import Scenario
 from nearcast.domain.settings_file import settings_to_json
+from nearcast.domain.texts import as_texts, lengthened
 
 __all__ = ["scenario_fingerprint"]
 
 _LENGTH = 16
+_LARGEST_INT32 = 2**31 - 1
 
 
 def scenario_fingerprint(scenario: Scenario) -> str:
@@ -45,9 +47,10 @@ def scenario_fingerprint(scenario: Scenario) -> str:
 
 def _add_ids(digest: hashlib._Hash, ids: pa.Array) -> None:
     # A new array, which starts at offset 0 of its buffers.
-    text = pa.concat_arrays([ids.cast(pa.string()), pa.array([""])])
-    ends = np.frombuffer(text.buffers()[1], dtype=np.int32, count=len(text) + 1)
-    _add_numbers(digest, ends)
+    text = pa.concat_arrays([lengthened(as_texts(ids)), pa.array([""], pa.large_string())])
+    ends = np.frombuffer(text.buffers()[1], dtype=np.int64, count=len(text) + 1)
+    # As short as they can be: the offsets of an array are no part of what it says.
+    _add_numbers(digest, ends.astype(np.int32) if ends[-1] <= _LARGEST_INT32 else ends)
     digest.update(text.buffers()[2][: int(ends[-1])])
 
 

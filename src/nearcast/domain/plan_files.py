@@ -21,6 +21,7 @@ from nearcast.domain.output_folder import PLAN_FILE, new_folder
 from nearcast.domain.plan import Brokers, Plan, PlanReport
 from nearcast.domain.scenario import IndexArray, Scenario
 from nearcast.domain.tables import (
+    Chosen,
     TableFormat,
     check_folder,
     choose_format,
@@ -91,15 +92,15 @@ def write_plan(
     publishers = np.flatnonzero(members.publishes)
     hosted = pa.array(["cloud", "edge"]).take(pa.array(brokers.on_edge.astype(np.int8)))
     tables = {
-        "homes": {"client_id": clients, "server_id": servers.take(plan.homes)},
+        "homes": {"client_id": clients, "server_id": Chosen(servers, plan.homes)},
         "publish": {
-            "topic_id": topics.take(members.topic[publishers]),
-            "client_id": clients.take(members.client[publishers]),
-            "server_id": servers.take(plan.publish[publishers]),
+            "topic_id": Chosen(topics, members.topic[publishers]),
+            "client_id": Chosen(clients, members.client[publishers]),
+            "server_id": Chosen(servers, plan.publish[publishers]),
         },
         "brokers": {
-            "topic_id": topics.take(brokers.topic),
-            "server_id": servers.take(brokers.server),
+            "topic_id": Chosen(topics, brokers.topic),
+            "server_id": Chosen(servers, brokers.server),
             "hosted": hosted,
             "share": brokers.share,
         },

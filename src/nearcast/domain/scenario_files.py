@@ -23,6 +23,7 @@ from nearcast.domain.output_folder import SCENARIO_FILE, new_folder
 from nearcast.domain.scenario import Clients, FloatArray, Members, Scenario, Servers, Topics
 from nearcast.domain.settings_file import read_settings, settings_to_json
 from nearcast.domain.tables import (
+    Chosen,
     TableFormat,
     check_folder,
     choose_format,
@@ -106,10 +107,10 @@ def write_scenario(
     tables = {name: _columns(scenario, name) for name in ("servers", "clients", "topics")}
     members = scenario.members
     tables["members"] = {
-        "topic_id": scenario.topics.ids.take(members.topic),
-        "client_id": scenario.clients.ids.take(members.client),
-        "publishes": members.publishes.astype(np.int8),
-        "subscribes": members.subscribes.astype(np.int8),
+        "topic_id": Chosen(scenario.topics.ids, members.topic),
+        "client_id": Chosen(scenario.clients.ids, members.client),
+        "publishes": members.publishes.view(np.int8),
+        "subscribes": members.subscribes.view(np.int8),
         "rate_hz": members.rate_hz,
     }
     servers = scenario.servers.ids

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -13,10 +14,13 @@ import pyarrow.csv as pa_csv
 import pyarrow.parquet as pa_parquet
 
 from nearcast.domain.columns import Column, Place
+from nearcast.domain.scenario import IndexArray
+from nearcast.domain.texts import in_one_piece
 from nearcast.errors import PlanError, ScenarioError
 
 __all__ = [
     "FORMATS",
+    "Chosen",
     "TableFormat",
     "check_folder",
     "choose_format",
@@ -33,6 +37,22 @@ _LARGEST_CSV_ROWS = 200_000
 _BROKEN_ROW = re.compile(r"Row #(\d+): Expected (\d+) columns, got (\d+)")
 _BLOCK_BYTES = 1 << 24
 """Bytes that the CSV reader takes at once; no row may be longer."""
+_ROWS_OF_A_PIECE = 1 << 20
+"""Also of a row group of Parquet."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Chosen:
+    """A column that repeats some values: `values[index]`, of which only pieces are ever made."""
+
+    values: pa.Array
+    index: IndexArray
+
+    def __len__(self) -> int:
+        return len(self.index)
+
+    def __getitem__(self, rows: slice) -> pa.Array:
+        return self.values.take(pa.array(self.index[rows]))
 
 
 def choose_format(wanted: TableFormat, rows: int) -> Literal["csv", "parquet"]:
@@ -89,31 +109,44 @@ def read_cells(
     cells = {}
     for name in known:
         if name in names:
-            cells[name] = _one_array(table.column(name))
+            cells[name] = in_one_piece(table.column(name))
     return table.num_rows, cells
 
 
 def write_table(path: Path, columns: Mapping[str, Any]) -> None:
-    """Write a table; the suffix of the path is its format.
+    """Write a table of arrays and `Chosen`; the suffix of the path is its format.
 
     CSV is quoted only if a cell needs it. The same columns give the same bytes.
     """
-    table = pa.table(dict(columns))
     if path.suffix == ".parquet":
-        pa_parquet.write_table(table, path)
+        pieces = _pieces(columns)
+        first = next(pieces)
+        with pa_parquet.ParquetWriter(path, first.schema) as writer:
+            writer.write_table(first)
+            for piece in pieces:
+                writer.write_table(piece)
         return
     try:
-        _write_csv(path, table, "none")
+        _write_csv(path, columns, "none")
     except pa.ArrowInvalid:  # an id with a comma, a quote or a line end
-        _write_csv(path, table, "needed")
+        _write_csv(path, columns, "needed")
 
 
-def _write_csv(path: Path, table: pa.Table, quoting: str) -> None:
+def _pieces(columns: Mapping[str, Any]) -> Iterator[pa.Table]:
+    """Give the rows piece by piece, one at least: texts of all rows may not fit one array."""
+    rows = len(next(iter(columns.values())))
+    for begin in range(0, max(rows, 1), _ROWS_OF_A_PIECE):
+        piece = slice(begin, begin + _ROWS_OF_A_PIECE)
+        yield pa.table({name: column[piece] for name, column in columns.items()})
+
+
+def _write_csv(path: Path, columns: Mapping[str, Any], quoting: str) -> None:
     with path.open("wb") as file:
         # By hand, since the writer puts quotes around every name.
-        file.write(",".join(table.column_names).encode() + b"\n")
+        file.write(",".join(columns).encode() + b"\n")
         options = pa_csv.WriteOptions(include_header=False, quoting_style=quoting)
-        pa_csv.write_csv(table, file, options)
+        for piece in _pieces(columns):
+            pa_csv.write_csv(piece, file, options)
 
 
 def _read_csv(path: Path, known: Mapping[str, Column], place: Place) -> tuple[list[str], pa.Table]:
@@ -140,10 +173,6 @@ def _read_parquet(
     with pa_parquet.ParquetFile(path) as file:
         names = file.schema_arrow.names
         return names, file.read(columns=[name for name in names if name in known])
-
-
-def _one_array(column: pa.ChunkedArray) -> pa.Array:
-    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
 
 
 def _one_line(reason: Exception) -> str:

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from nearcast.domain.columns import SCENARIO_TABLES, Kind, Place, check_numbers
 from nearcast.domain.scenario import Scenario
 from nearcast.domain.settings_file import check_settings
+from nearcast.domain.texts import as_texts, is_text
 
 __all__ = ["check_rules", "first_repeated", "validate_scenario"]
 
@@ -75,6 +76,8 @@ def check_rules(scenario: Scenario, places: Mapping[str, Place]) -> None:
 
 def first_repeated(keys: npt.NDArray[Any]) -> int | None:
     """Return the first row whose key an earlier row has, or None."""
+    if (keys[1:] > keys[:-1]).all():
+        return None  # as members in order: no need to sort millions of them
     order = np.argsort(keys, kind="stable")
     ranked = keys[order]
     again = order[1:][ranked[1:] == ranked[:-1]]
@@ -100,12 +103,12 @@ def _check_arrays(name: str, table: Any, place: Place) -> None:
 
 
 def _check_ids(ids: pa.Array, rows: int, column: str, place: Place) -> None:
-    if ids.type not in (pa.int64(), pa.string()) or len(ids) != rows:
+    if not (ids.type == pa.int64() or is_text(ids.type)) or len(ids) != rows:
         place.fail(
             f"must be {rows} strings or 64-bit integers, not {len(ids)} of {ids.type}",
             column=column,
         )
-    row = pc.index(pc.fill_null(pc.equal(ids.cast(pa.string()), ""), True), True).as_py()
+    row = pc.index(pc.fill_null(pc.equal(as_texts(ids), ""), True), True).as_py()
     if row >= 0:
         place.fail("is empty", row, column)
 

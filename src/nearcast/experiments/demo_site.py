@@ -25,7 +25,8 @@ from nearcast.experiments.demo_log import LogFacts, compare_with_truth, write_lo
 from nearcast.experiments.site_measure import LiveSettings
 from nearcast.pipeline.manifest import StageRecord
 from nearcast.pipeline.progress import TaskProgress, watch_tasks
-from nearcast.pipeline.run import RunResult, RunSettings, prepare_run_folder, run_pipeline
+from nearcast.pipeline.run import RunResult, RunSettings, run_pipeline
+from nearcast.pipeline.run_folder import open_run_folder
 from nearcast.pipeline.session import SparkSettings, open_session
 from nearcast.pipeline.stages.members import MembersSettings
 from nearcast.planning.request import PlanRequest
@@ -87,8 +88,7 @@ def run_demo(settings: DemoSettings, folder: Path, teller: DemoTeller) -> Demo:
         def tell(tasks: TaskProgress) -> None:
             teller.count(tasks.done, tasks.total)
 
-        with watch_tasks(spark, tell):
-            prepare_run_folder(folder / "run", overwrite=True)
+        with watch_tasks(spark, tell), open_run_folder(folder / "run", overwrite=True) as run:
             learned = run_pipeline(
                 spark,
                 RunSettings(
@@ -96,7 +96,7 @@ def run_demo(settings: DemoSettings, folder: Path, teller: DemoTeller) -> Demo:
                     members=MembersSettings(sites=folder / "sites.csv"),
                     request=_request(settings, settings.methods[-1]),
                 ),
-                folder / "run",
+                run,
                 lambda stage: teller.begin(f"Spark learns from {log_rows:,} rows: {stage}"),
             )
     teller.begin("planning by the other methods")

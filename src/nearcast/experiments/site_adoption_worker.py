@@ -23,6 +23,7 @@ from nearcast.experiments.site_scale_worker import enrolled_client
 from nearcast.links.memory_mesh import MemoryHub
 from nearcast.runtime.config import HttpConfig, ManagerConfig, MeshConfig, ServerEntry, SiteConfig
 from nearcast.runtime.manager import LiveManager, run_manager
+from nearcast.runtime.manager_plans import AskedPlan
 from nearcast.runtime.manager_store import ManagerStore
 from nearcast.server.manager_state import ManagerState
 from nearcast.server.mesh_messages import LoadReport, NewOrders, decode_mesh, encode_mesh
@@ -185,7 +186,7 @@ async def _adopt(config: ManagerConfig, plan: Path) -> dict[str, Any]:
         await servers.have(1)
         metering = group.create_task(meter.run())
         began_s = time.perf_counter()
-        await manager.adopt(plan)
+        await manager.adopt(AskedPlan(plan))
         adopted_s = time.perf_counter()
         await servers.have(2)
         told_s = time.perf_counter()

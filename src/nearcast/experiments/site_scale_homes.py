@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterable, Mapping
 
 from nearcast.server.effects import Effects
 from nearcast.server.home_clients import HomeClients, Starts
-from nearcast.server.mesh_messages import Vouch
 from nearcast.server.peer_channel import PeerSettings, decode_frame
 from nearcast.server.peer_channels import PeerChannels
 from nearcast.server.peers import Peers
+from nearcast.server.proof_messages import Vouch
 from nearcast.server.server import Server
 from nearcast.server.server_settings import EdgeSettings
 from nearcast.server.subscribers import SubscriberDirectory
@@ -30,7 +30,7 @@ _FLUSH = 500
 
 
 class _Unheard:
-    """Progress of clients that never hear anything; `Resumption` in a real home."""
+    """Progress and questions of clients that never hear anything, unlike those of a real home."""
 
     def begin(self, broker: str, ends: Mapping[str, int]) -> None:
         """Note nothing."""
@@ -38,7 +38,10 @@ class _Unheard:
     def note_start(self, server: str, offset: int) -> None:
         """Note nothing."""
 
-    def begin_anew(self, broker: str, topic: str, now: float) -> None:
+    def begin_anew(self, broker: str, topic: str, now: float, *, was_away: bool = False) -> None:
+        """Ask nothing."""
+
+    def on_told(self, broker: str) -> None:
         """Ask nothing."""
 
     def brokers(self, wanted: str) -> Iterable[tuple[str, str]]:
@@ -96,6 +99,7 @@ def subscribe_at(
         SubscriberDirectory(),
         lambda topic: (),
         lambda topic: {},
+        _Unheard(),
         _Unheard(),
         lambda client, request, granted: None,
         show,

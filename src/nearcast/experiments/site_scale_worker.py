@@ -13,6 +13,7 @@ import sys
 import time
 from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
+from random import Random
 from typing import Any
 
 from nearcast.experiments.site_scale_homes import AT_ONCE, subscribe_at
@@ -22,8 +23,8 @@ from nearcast.server.manager import Manager
 from nearcast.server.manager_state import PlanVersion, SiteServer, make_orders, with_site
 from nearcast.server.orders_from_plan import PlannedClient, PlannedTopic, SitePlan
 from nearcast.server.peer_channels import PeerChannels
-from nearcast.server.server import ClientAccess, Server
-from nearcast.server.server_settings import ServerSettings
+from nearcast.server.server import Server
+from nearcast.server.server_settings import ClientAccess, ServerSettings
 from nearcast.server.signed_orders import sign_orders
 from nearcast.server.site_orders import ServerOrder
 from nearcast.trust.credentials import (
@@ -145,8 +146,10 @@ def _edge() -> Server:
         ServerSettings("e1", "manager"),
         PeerChannels(1, AT_ONCE),
         lambda: _NOW_S,
-        access=ClientAccess(b"k" * 32, os.urandom),
+        access=ClientAccess(os.urandom),
         trust=SiteTrust(_AUTHORITY.public_key),
+        private_key=b"k" * 32,
+        chance=Random(1),
     )
 
 
@@ -195,9 +198,9 @@ def _credential(client: str) -> bytes:
 
 
 def _memory_mb() -> float:
-    """Return the memory of this process that no other one shares."""
+    """Return what this process has written: its part of libraries depends on who else has them."""
     for line in Path("/proc/self/smaps_rollup").read_text().splitlines():
-        if line.startswith("Pss:"):
+        if line.startswith("Anonymous:"):
             return int(line.split()[1]) / 1024
     return 0.0
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from importlib import import_module
 
@@ -15,6 +16,9 @@ from nearcast.trust.topic_pattern import is_pattern
 __all__ = ["check_flow", "find_cycle", "is_stateful"]
 
 _LONGEST_TOPIC_BYTES = 1024
+_NAME = re.compile(r"[\w.-]{1,80}", re.ASCII)
+"""Ids of publishers are made of them."""
+_MOST_COMPONENTS = 100
 
 
 def check_flow(flow: Flow) -> list[str]:
@@ -68,6 +72,14 @@ def _with_topics(flow: Flow, names: list[str]) -> list[str]:
 def _topic_mistakes(flow: Flow) -> Iterator[str]:
     if not flow.name:
         yield "name: is empty"
+    for name in (flow.name, *flow.components):
+        if name and not _NAME.fullmatch(name):
+            yield (
+                f"name {name[:80]!r}: names of flows and components have letters, digits, '-', '_'"
+                " and '.', 80 at most"
+            )
+    if len(flow.components) > _MOST_COMPONENTS:
+        yield f"components: there are more than {_MOST_COMPONENTS}"
     if not flow.components:
         yield "components: there is none"
     made = {one.output for one in flow.components.values()}

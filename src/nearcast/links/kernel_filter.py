@@ -23,8 +23,11 @@ _WHOLE = 0xFFFF_FFFF
 _LOAD_WORD, _AND, _JUMP_EQUAL, _RETURN = 0x20, 0x54, 0x15, 0x06
 
 
-def sort_by_first_word(sock: socket.socket, known: FirstWord) -> None:
-    """Have the second socket of a shared port get what begins so, and the first all else.
+def sort_by_first_word(sock: socket.socket, known: FirstWord, urgent: FirstWord) -> None:
+    """Sort what three sockets of a shared port get, in the order in which they were bound.
+
+    The second one gets what begins like `known`, the third one what begins like `urgent`, which
+    has the same mask, and the first one all else.
 
     Raises
     ------
@@ -38,6 +41,8 @@ def sort_by_first_word(sock: socket.socket, known: FirstWord) -> None:
         (_AND, 0, 0, known.mask),
         (_JUMP_EQUAL, 0, 1, known.value),
         (_RETURN, 0, 0, 1),
+        (_JUMP_EQUAL, 0, 1, urgent.value),
+        (_RETURN, 0, 0, 2),
         (_RETURN, 0, 0, 0),
     )
 

@@ -16,7 +16,7 @@ _STRANGERS_BUFFER_BYTES = 1 << 19
 
 
 class SortedPort:
-    """One port with two receive buffers, into which the kernel sorts datagrams.
+    """One port with three receive buffers, into which the kernel sorts datagrams.
 
     Strangers that flood it fill up their own buffer, and cost no more than is read from there.
 
@@ -24,8 +24,8 @@ class SortedPort:
     ----------
     host, port, largest_bytes
         See `UdpSocket`.
-    known
-        How datagrams of sessions begin.
+    known, urgent
+        How datagrams of sessions begin, and those of them that are marked as urgent.
 
     Raises
     ------
@@ -33,43 +33,51 @@ class SortedPort:
         When the address cannot be had.
     """
 
-    def __init__(self, host: str, port: int, largest_bytes: int, known: FirstWord) -> None:
+    def __init__(
+        self, host: str, port: int, largest_bytes: int, known: FirstWord, urgent: FirstWord
+    ) -> None:
         first = UdpSocket(
             host, port, largest_bytes=largest_bytes
         )  # alone: a port in use is noticed
         self.address: Address = first.address
         """Host and port at which it listens."""
-        second = _open_second(first, largest_bytes, known)
-        self.sessions = second or first
+        others = _open_others(first, largest_bytes, known, urgent)
+        self.sessions = others[0] if others else first
         """Gets what begins like a session's datagrams, and sends."""
-        self.strangers = None if second is None else first
-        """Gets all else; None where the kernel cannot sort."""
+        self.urgent = others[1] if others else None
+        """Gets those that are marked as urgent; None where the kernel cannot sort."""
+        self.strangers = first if others else None
+        """Gets all else; None as above."""
 
     def receive_errors(self) -> Counter[str]:
         """Return the errors that the kernel reported instead of datagrams, by name."""
-        strangers = self.strangers
-        return self.sessions.receive_errors + (strangers.receive_errors if strangers else Counter())
+        errors = self.sessions.receive_errors + Counter()
+        for other in (self.urgent, self.strangers):
+            if other is not None:
+                errors += other.receive_errors
+        return errors
 
     def close(self) -> None:
         """Let go of the port."""
-        self.sessions.close()
-        if self.strangers is not None:
-            self.strangers.close()
+        for one in (self.sessions, self.urgent, self.strangers):
+            if one is not None:
+                one.close()
 
 
-def _open_second(first: UdpSocket, largest_bytes: int, known: FirstWord) -> UdpSocket | None:
+def _open_others(
+    first: UdpSocket, largest_bytes: int, known: FirstWord, urgent: FirstWord
+) -> tuple[UdpSocket, UdpSocket] | None:
     host, port = first.address
+    opened: list[UdpSocket] = []
     try:
         first.share_port()
-        second = UdpSocket(host, port, largest_bytes=largest_bytes, shared=True)
+        opened.append(UdpSocket(host, port, largest_bytes=largest_bytes, shared=True))
+        opened.append(UdpSocket(host, port, largest_bytes=largest_bytes, shared=True))
+        opened[1].sort_by(known, urgent)
     except (OSError, ConfigError):
-        first.share_port(False)
-        return None
-    try:
-        second.sort_by(known)
-    except OSError:
-        second.close()
+        for one in opened:
+            one.close()
         first.share_port(False)
         return None
     first.set_receive_buffer(_STRANGERS_BUFFER_BYTES)
-    return second
+    return opened[0], opened[1]

@@ -190,9 +190,9 @@ class UdpSocket:
             raise OSError(errno.EOPNOTSUPP, "ports cannot be shared here")
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, shared)
 
-    def sort_by(self, known: FirstWord) -> None:
-        """As the second socket of a shared port, get what begins so, and no more; else OSError."""
-        sort_by_first_word(self._socket, known)
+    def sort_by(self, known: FirstWord, urgent: FirstWord) -> None:
+        """Sort what this and two earlier sockets of a shared port get, see `sort_by_first_word`."""
+        sort_by_first_word(self._socket, known, urgent)
 
     def drop(self, indices: Collection[int]) -> None:
         """Receive nothing for these sessions and, as before, all for others; else OSError."""

@@ -78,8 +78,12 @@ class FingerTables:
                 if entry is not None:
                     self._dropped(entry.nodes[0])
 
-    def replace(self, gone: Node, nodes: tuple[Node, ...]) -> None:
-        """Point at another node wherever one that left was pointed at."""
+    def replace(self, gone: Node, nodes: tuple[Node, ...], is_remembered: bool = True) -> None:
+        """Point at another node wherever one that left was pointed at.
+
+        Nowhere, if that one cannot remember who points at it: a finger that is missing costs a hop
+        until it is fetched anew, one to a node that is gone costs a timeout each time.
+        """
         ring = self._ring
         if nodes[0] == ring.me:
             nodes = (ring.right,)
@@ -90,20 +94,21 @@ class FingerTables:
                     if entry.nodes[0] != gone:
                         rest = tuple(node for node in entry.nodes if node != gone)
                         table[index] = Entry(rest, entry.fetched)
-                    elif nodes[0] == ring.me:
+                    elif nodes[0] == ring.me or not is_remembered:
                         table[index] = None
                     else:
                         table[index] = Entry(nodes, self._context.now)
                         self.add_reverse(nodes[0])
 
-    def add_reverse(self, node: Node) -> None:
-        """Note that a node points at this one, if there is room."""
-        if node == self._ring.me:
-            return
+    def add_reverse(self, node: Node) -> bool:
+        """Note that a node points at this one; False when there is no room."""
+        if node == self._ring.me or node in self.reverse:
+            return True
         if len(self.reverse) < self._context.params.reverse_limit:
             self.reverse.add(node)
-        else:
-            self._context.counters["reverse_pointers_dropped"] += 1
+            return True
+        self._context.counters["reverse_pointers_dropped"] += 1
+        return False
 
     def prune_reverse(self) -> None:
         """Forget pointers from nodes up to the right neighbour: it has to be one of the ring's."""

@@ -41,8 +41,11 @@ class Forwarder:
         self._context, self._own, self._contacts, self._arrive = context, own, contacts, arrive
         self._pending: dict[int, tuple[str, Node | None, Timer]] = {}
 
-    def start(self, route: Route[Any]) -> None:
-        """Send an own message on its way."""
+    def start(self, route: Route[Any], through: str = "") -> None:
+        """Send an own message on its way; the first hop is to any node of `through`, if given."""
+        if through:
+            self._send_hop(through, None, route, 0, False, route.path)
+            return
         if route.rule is Rule.LINEAR:
             members = [node.me for node in self._own.members()]
             route = replace(route, is_leftward=bool(members) and min(members) > route.target)

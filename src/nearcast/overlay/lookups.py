@@ -25,11 +25,20 @@ class Lookups:
         self._context, self._forwarder = context, forwarder
         self._open: dict[int, tuple[Place, Callable[[Answer[Any] | None], None]]] = {}
 
-    def ask(self, place: Place, rule: Rule, answered: Callable[[Answer[Any] | None], None]) -> int:
-        """Ask; `answered` is called once, with None when no answer came."""
+    def ask(
+        self,
+        place: Place,
+        rule: Rule,
+        answered: Callable[[Answer[Any] | None], None],
+        through: str = "",
+    ) -> int:
+        """Ask; `answered` is called once, with None when no answer came.
+
+        `through` names a peer that is asked first, whatever the own tables say.
+        """
         number = self._context.number()
         self._open[number] = (place, answered)
-        self._send(number, rule, 1)
+        self._send(number, rule, 1, through)
         return number
 
     def on_answer(self, answer: Answer[Any]) -> None:
@@ -43,7 +52,7 @@ class Lookups:
         del self._open[answer.number]
         asked[1](answer)
 
-    def _send(self, number: int, rule: Rule, tries: int) -> None:
+    def _send(self, number: int, rule: Rule, tries: int, through: str = "") -> None:
         asked = self._open.get(number)
         if asked is None:
             return
@@ -55,4 +64,4 @@ class Lookups:
         route: Route[Any] = Route(
             None, 0, self._context.peer, number, RouteKind.LOOKUP, asked[0], None, rule, 0
         )
-        self._forwarder.start(route)
+        self._forwarder.start(route, through)

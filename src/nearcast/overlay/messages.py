@@ -174,11 +174,13 @@ class RemoveReverse(Message[K], Generic[K], frozen=True):
 
 
 class RemoveEntry(Message[K], Generic[K], frozen=True):
-    """A node left; point at the node before it."""
+    """A node left; point at the node before it, which sends this, if that can remember it."""
 
     to: NodeOf[K]
     leaver: NodeOf[K]
     replacement: Annotated[tuple[NodeOf[K], ...], Meta(min_length=1, max_length=_SHORT)]
+    is_remembered: bool
+    """Whether you would be told when the replacement leaves too; if not, have no such finger."""
 
 
 class Gone(Message[K], Generic[K], frozen=True):
@@ -282,5 +284,5 @@ class Codec:
         """Return the message; WireError if the bytes are not one."""
         try:
             return self._decoder.decode(data)
-        except msgspec.DecodeError as reason:
+        except (msgspec.MsgspecError, ValueError, RecursionError) as reason:
             raise WireError(f"not a message of the overlay: {reason}") from reason

@@ -21,7 +21,7 @@ from nearcast.overlay.messages import (
     SetRAck,
     SetRNak,
 )
-from nearcast.overlay.nodes import Node, passes
+from nearcast.overlay.nodes import Node, is_between, passes
 from nearcast.overlay.repair import Repair, candidates_between
 from nearcast.overlay.ring import Ring, Status
 from nearcast.overlay.table_updates import TableUpdates
@@ -46,7 +46,7 @@ class OverlayNode:
     """A node with all its parts; it implements what its ring reports to."""
 
     __slots__ = (
-        "_context", "_user", "_wants_to_leave", "fingers", "join_tries", "me",
+        "_context", "_user", "_wants_to_leave", "_was_alone", "fingers", "join_tries", "me",
         "repair", "ring", "updates", "waiting",
     )  # fmt: skip
 
@@ -60,6 +60,8 @@ class OverlayNode:
         """What cannot be answered while the node joins or leaves."""
         self.join_tries = 0
         self._wants_to_leave = False
+        self._was_alone = False
+        """Whether it has no tables, because it was the only node of its ring until now."""
 
     def handle(self, sender: str, message: Any) -> None:
         """Take a message for this node; what it claims of its sender is checked."""
@@ -83,7 +85,7 @@ class OverlayNode:
             case RemoveReverse() if message.node.peer == sender:
                 self.fingers.reverse.discard(message.node)
             case RemoveEntry() if message.replacement[0].peer == sender:
-                self.fingers.replace(message.leaver, message.replacement)
+                self.fingers.replace(message.leaver, message.replacement, message.is_remembered)
 
     def hold(self, message: Message[Any]) -> bool:
         """Keep a message until the node has joined or left; False if there is no room."""
@@ -99,6 +101,12 @@ class OverlayNode:
         self._user.joined(self)
         self.updates.start_periodic()
         self._ping_later()
+
+    def heard_of(self, node: Node) -> None:
+        """Take a node left of this one that another ring has: a repair makes both rings one."""
+        if is_between(self.ring.left, node, self.me):
+            self._was_alone = self._was_alone or self.ring.right == self.me
+            self.repair.start((node,))
 
     def leave(self) -> None:
         """Leave the ring as soon as that can be done."""
@@ -149,8 +157,8 @@ class OverlayNode:
         self.fingers.replace(leaver, entry)
         for node in reverse[: self._context.params.reverse_limit]:
             if node not in (self.me, leaver) and not passes(self.me, node, leaver):
-                self.fingers.add_reverse(node)
-                self._context.send(node, RemoveEntry(node, leaver, entry))
+                is_remembered = self.fingers.add_reverse(node)
+                self._context.send(node, RemoveEntry(node, leaver, entry, is_remembered))
 
     # --- pings ---
 
@@ -164,6 +172,9 @@ class OverlayNode:
             self.repair.start()
 
     def _repaired(self) -> None:
+        if self._was_alone and self.ring.right != self.me:
+            self._was_alone = False
+            self.updates.start_joining()
         if self._wants_to_leave:
             self._try_to_leave()
 

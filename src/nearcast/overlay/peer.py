@@ -141,6 +141,32 @@ class SuzakuPeer:
         self._begin(now)
         return self._multicasts.start(low, high, payload), self._done()
 
+    def merge_through(self, peer: str, now: float) -> list[Action]:
+        """Ask another peer for the node left of an own one: it may be on another ring.
+
+        Rings that began apart, or were cut for long, become one when their peers do so by turns.
+        """
+        context = self._begin(now)
+        members = list(self.own.members())
+        if members:
+            node = members[context.rng.getrandbits(32) % len(members)]
+
+            def answered(answer: Answer[Any] | None) -> None:
+                if answer is not None and answer.node != node.me:
+                    node.heard_of(answer.node)
+
+            key, own_peer, nonce = node.me
+            self._lookups.ask((key, own_peer, nonce - 1), Rule.RING, answered, peer)
+        return self._done()
+
+    def on_peer_gone(self, peer: str, now: float) -> list[Action]:
+        """Repair links to a peer now that has restarted without its nodes, or will not be back."""
+        self._begin(now)
+        for node in self.own.members():
+            if node.ring.left.peer == peer:
+                node.repair.start()
+        return self._done()
+
     # --- events ---
 
     def on_message(self, sender: str, message: Any, now: float) -> list[Action]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from nearcast.overlay.context import Context
+from nearcast.overlay.context import Context, Timer
 from nearcast.overlay.fingers import Entry, FingerTables
 from nearcast.overlay.messages import MAX_LEVELS, EntryAnswer, GetEntry
 from nearcast.overlay.nodes import Node, is_between
@@ -20,7 +20,16 @@ class TableUpdates:
     is stored when it has answered itself (delayed update).
     """
 
-    __slots__ = ("_context", "_fetched", "_fingers", "_is_joining", "_level", "_open", "_ring")
+    __slots__ = (
+        "_context",
+        "_fetched",
+        "_fingers",
+        "_is_joining",
+        "_level",
+        "_open",
+        "_ring",
+        "_timer",
+    )
 
     def __init__(self, context: Context, ring: Ring, fingers: FingerTables) -> None:
         self._context, self._ring, self._fingers = context, ring, fingers
@@ -29,9 +38,12 @@ class TableUpdates:
         self._open = {True: False, False: False}
         """By direction: whether the joining node has not gone round the ring yet."""
         self._fetched: dict[bool, Entry | None] = {True: None, False: None}
+        self._timer: Timer | None = None
 
     def start_joining(self) -> None:
         """Build both tables now; then go on periodically."""
+        if self._timer is not None:
+            self._timer[2] = None
         self._is_joining = True
         self._level = 0
         self._open = {True: True, False: True}
@@ -47,7 +59,8 @@ class TableUpdates:
 
     def _wait(self) -> None:
         period_s = self._context.params.finger_s
-        self._context.after(period_s * self._context.rng.uniform(0.9, 1.1), self._periodic)
+        wait_s = period_s * self._context.rng.uniform(0.9, 1.1)
+        self._timer = self._context.after(wait_s, self._periodic)
 
     def _periodic(self) -> None:
         if self._ring.status is not Status.OUT:

@@ -17,7 +17,17 @@ from nearcast.errors import OutputError
 from nearcast.pictures.report_style import REPORT_CSS
 from nearcast.pictures.style import figure_bytes
 
-__all__ = ["Cell", "Link", "Picture", "Section", "Table", "Tile", "report_html", "write_report"]
+__all__ = [
+    "Cell",
+    "Film",
+    "Link",
+    "Picture",
+    "Section",
+    "Table",
+    "Tile",
+    "report_html",
+    "write_report",
+]
 
 Cell = str | int | float | None
 _PICTURE_DPI = 150
@@ -53,6 +63,15 @@ class Picture:
 
 
 @dataclass(frozen=True, slots=True)
+class Film:
+    """An animated GIF, with the words of a picture."""
+
+    data: bytes
+    alternative: str
+    how_to_read: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Link:
     """A file beside the page, or a heading of it."""
 
@@ -69,7 +88,7 @@ class Section:
     text: str = ""
     """Paragraphs, separated by empty lines."""
     tables: Sequence[Table] = ()
-    pictures: Sequence[Picture] = ()
+    pictures: Sequence[Picture | Film] = ()
     links: Sequence[Link] = ()
     command: str = ""
     """What to type to get this section's content."""
@@ -199,7 +218,14 @@ def _best_rows(table: Table) -> set[int]:
     return {number for number, value in values.items() if value == least}
 
 
-def _picture(picture: Picture) -> str:
+def _picture(picture: Picture | Film) -> str:
+    if isinstance(picture, Film):
+        content = base64.b64encode(picture.data).decode("ascii")
+        return (
+            f'<figure><img alt="{_escaped(picture.alternative)}"'
+            f' src="data:image/gif;base64,{content}">'
+            f"<figcaption>{_how_to_read(picture.how_to_read)}</figcaption></figure>"
+        )
     content = base64.b64encode(figure_bytes(picture.figure, dpi=_PICTURE_DPI)).decode("ascii")
     # The width in points keeps the text of all pictures at one size on a wide screen.
     width = round(picture.figure.get_figwidth() * 100)

@@ -48,12 +48,13 @@ _METHOD_COLOURS = {
     "region": "#56B4E9",
     "relation": "#CC79A7",
     "reloc": "#0072B2",
+    "reloc-together": "#332288",
     "otos": "#D55E00",
     "otos-centre": "#882255",
     "exact": "#000000",
     "optimised": "#009E73",
 }
-_FURTHER_COLOURS = ("#332288", "#999933", "#44AA99", "#AA4499", "#661100", "#DDCC77", "#6699CC")
+_FURTHER_COLOURS = ("#117733", "#999933", "#44AA99", "#AA4499", "#661100", "#DDCC77", "#6699CC")
 OVERLOAD_COLOUR = "#B2182B"
 _LEGEND_DROP_POINTS = 45
 _TITLE_CHARACTERS_PER_INCH = 8

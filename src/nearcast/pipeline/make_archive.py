@@ -14,7 +14,8 @@ from nearcast.errors import PipelineError
 from nearcast.pipeline.class_archive import QUIET, archive_file
 from nearcast.pipeline.java import java_home
 from nearcast.pipeline.raw_logs import LogShape, write_publication_log
-from nearcast.pipeline.run import RunSettings, prepare_run_folder, run_pipeline
+from nearcast.pipeline.run import RunSettings, run_pipeline
+from nearcast.pipeline.run_folder import open_run_folder
 from nearcast.pipeline.session import SparkSettings, open_session
 from nearcast.planning.request import PlanRequest
 
@@ -69,9 +70,8 @@ def _run_pipeline(java_options: str) -> None:
         log, out = Path(folder, "log.csv"), Path(folder, "run")
         write_publication_log(log, _SHAPE, seed=1)
         request = PlanRequest(Model.RATIO, iterations=1000, bound_limit_s=0.1)
-        with open_session(settings) as session:
-            prepare_run_folder(out, overwrite=False)
-            run_pipeline(session, RunSettings([log], request=request), out)
+        with open_session(settings) as session, open_run_folder(out, overwrite=False) as run:
+            run_pipeline(session, RunSettings([log], request=request), run)
 
 
 if __name__ == "__main__":

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from py4j.protocol import Py4JError
 
 from nearcast.errors import PipelineError
 from nearcast.pipeline.spark_errors import clear_errors
@@ -14,7 +16,7 @@ from nearcast.pipeline.spark_errors import clear_errors
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["TaskProgress", "watch_tasks"]
+__all__ = ["TaskProgress", "named_jobs", "watch_tasks"]
 
 _EVERY_S = 0.25
 
@@ -28,6 +30,20 @@ class TaskProgress:
     done: int
     failed: int
     total: int
+
+
+@contextmanager
+def named_jobs(spark: SparkSession, name: str) -> Iterator[None]:
+    """Let Spark's pages show a name for all jobs of a block, and tell its errors in a sentence."""
+    context = spark.sparkContext
+    context.setJobDescription(f"nearcast {name}")
+    try:
+        with clear_errors(f"stage {name}"):
+            yield
+    finally:
+        # The JVM may be gone, which the error of the block says.
+        with suppress(Py4JError, OSError):
+            context.setLocalProperty("spark.job.description", None)  # type: ignore[arg-type]
 
 
 @contextmanager

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pa_parquet
 
-from nearcast.domain.scenario import FloatArray, IndexArray
+from nearcast.domain.scenario import FloatArray, IndexArray, OffsetArray
 from nearcast.errors import ConfigError
 from nearcast.geo.projection import LocalProjection
 
@@ -44,6 +44,8 @@ class LogShape:
     in_degrees: bool = False
     dirty: float = 0.0
     """Share of rows that cannot be used."""
+    largest_topic: int | None = None
+    """Members of the largest topic; the others' sizes fall by a power law. None: all alike."""
 
     def __post_init__(self) -> None:
         if min(self.clients, self.topics, self.messages_per_member) < 1 or not self.span_s > 0:
@@ -52,6 +54,13 @@ class LogShape:
             raise ConfigError("a topic needs a member, and has a client once only")
         if not 0 <= self.dirty < 1:
             raise ConfigError(f"the share of dirty rows must be in [0, 1), not {self.dirty}")
+        if self.largest_topic is not None and not (
+            self.members / self.topics <= self.largest_topic <= self.clients
+            and self.largest_topic + self.topics - 1 <= self.members
+        ):
+            raise ConfigError(
+                f"no sizes of {self.topics} topics fit a largest one of {self.largest_topic}"
+            )
 
 
 def write_publication_log(path: Path, shape: LogShape, seed: int) -> int:
@@ -108,7 +117,9 @@ def _along_a_curve(place_km: FloatArray, side_km: float) -> FloatArray:
 
 
 def _draw_members(rng: np.random.Generator, shape: LogShape) -> tuple[IndexArray, IndexArray]:
-    """Return (topic, client) of each member: the sizes differ by one at most."""
+    """Return (topic, client) of each member."""
+    if shape.largest_topic is not None:
+        return _draw_skewed(rng, shape, shape.largest_topic)
     small, larger = divmod(shape.members, shape.topics)
     sizes = np.full(shape.topics, small)
     sizes[:larger] += 1
@@ -124,6 +135,33 @@ def _draw_members(rng: np.random.Generator, shape: LogShape) -> tuple[IndexArray
         clients.append(chosen[np.arange(most) < size[:, None]].astype(np.int32))
     topic = np.repeat(np.arange(shape.topics, dtype=np.int32), sizes)
     return topic, np.concatenate(clients)
+
+
+def _draw_skewed(
+    rng: np.random.Generator, shape: LogShape, largest: int
+) -> tuple[IndexArray, IndexArray]:
+    """Return (topic, client) of each member; the k-th topic has largest / k^a members."""
+    sizes = _power_law(shape.topics, shape.members, largest)
+    clients: list[IndexArray] = []
+    for size in sizes:
+        around = min(_CANDIDATES_PER_MEMBER * int(size), shape.clients)
+        first = int(rng.integers(0, shape.clients - around + 1))
+        clients.append((first + rng.choice(around, size, replace=False)).astype(np.int32))
+    topic = np.repeat(np.arange(shape.topics, dtype=np.int32), sizes)
+    return topic, np.concatenate(clients)
+
+
+def _power_law(topics: int, members: int, largest: int) -> OffsetArray:
+    """Return sizes that sum to `members`, 1 at least, with the exponent that makes it so."""
+    rank = np.arange(1, topics + 1)
+    low, high = 0.0, 20.0
+    for _ in range(60):
+        exponent = (low + high) / 2
+        sizes = np.maximum(largest * rank**-exponent, 1.0)
+        low, high = (exponent, high) if sizes.sum() > members else (low, exponent)
+    upto = np.floor(np.cumsum(np.maximum(largest * rank**-low, 1.0)) + 1e-6).astype(np.int64)
+    upto[-1] = members
+    return np.diff(upto, prepend=0)
 
 
 def _names(letter: str, index: IndexArray) -> pa.Array:

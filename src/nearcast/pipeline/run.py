@@ -2,28 +2,34 @@
 
 from __future__ import annotations
 
-import json
-import shutil
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, field, replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nearcast.domain.imports.follows import FollowsParams
+from nearcast.domain.imports.positions import read_degrees, read_km
+from nearcast.domain.imports.sources import read_source
+from nearcast.domain.json_files import plain_json, write_json
 from nearcast.domain.plan import Model
 from nearcast.domain.scenario import Scenario
-from nearcast.errors import OutputError
-from nearcast.pipeline.manifest import MANIFEST_FILE, Manifest, StageRecord
+from nearcast.domain.scenario_files import read_scenario
+from nearcast.pipeline.manifest import Manifest, StageRecord
+from nearcast.pipeline.progress import named_jobs
+from nearcast.pipeline.run_folder import RUN_FILE, file_identity
 from nearcast.pipeline.stages.evaluate import Evaluation, evaluate_plan
 from nearcast.pipeline.stages.ingest import ingest_publications
 from nearcast.pipeline.stages.ingest_follows import ingest_follows, members_from_follows
+from nearcast.pipeline.stages.log_files import LogPath, find_files, read_layout
 from nearcast.pipeline.stages.members import MembersSettings, find_members
 from nearcast.pipeline.stages.plan import RELATING_METHODS, plan_scenario
+from nearcast.pipeline.stages.plausible import Plausibility
 from nearcast.pipeline.stages.regions import divide
-from nearcast.pipeline.stages.relations import RelationSettings, relate
-from nearcast.pipeline.stages.scenario import build_scenario
+from nearcast.pipeline.stages.relations import RelationSettings, relate, related_before
+from nearcast.pipeline.stages.scenario import SCENARIO_FOLDER, build_scenario, save_scenario
+from nearcast.pipeline.stages.text_files import check_text_file
 from nearcast.pipeline.workspace import Workspace
 from nearcast.planning.request import PlanRequest
 from nearcast.planning.solve import PlanOutcome
@@ -32,15 +38,16 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 __all__ = [
-    "RUN_FILE",
     "RunResult",
     "RunSettings",
-    "check_run_folder",
-    "prepare_run_folder",
+    "check_inputs",
+    "made_of",
     "run_pipeline",
 ]
 
-RUN_FILE = "run.json"
+_KEPT_STAGES = ("ingest", "members", "relations")
+"""Stages whose tables an interrupted run goes on with; planning begins anew."""
+_TOLD_SETTINGS = ("spark.driver.memory", "spark.executor.memory", "spark.sql.shuffle.partitions")
 _SERVERS_PER_REGION = 4
 """As in the paper of 2021, where nobody says otherwise."""
 
@@ -49,9 +56,11 @@ _SERVERS_PER_REGION = 4
 class RunSettings:
     """What to do with the logs."""
 
-    logs: Sequence[Path]
+    logs: Sequence[LogPath]
     follows: FollowsParams | None = None
     """The log is a list of follower and followee, made topics as these say; None: publications."""
+    plausible: Plausibility = field(default_factory=Plausibility)
+    """Beyond these limits a row is put aside."""
     members: MembersSettings = field(default_factory=MembersSettings)
     relations: RelationSettings = field(default_factory=RelationSettings)
     request: PlanRequest = field(default_factory=lambda: PlanRequest(Model.RATIO))
@@ -67,35 +76,35 @@ class RunResult:
     stages: list[StageRecord]
 
 
-def check_run_folder(folder: Path, overwrite: bool) -> None:
-    """Raise an OutputError if something is in the way of a run; nothing is changed."""
-    try:
-        if not folder.exists() or (folder.is_dir() and not any(folder.iterdir())):
-            return
-        if not (folder / RUN_FILE).is_file():
-            raise OutputError(f"{folder}: exists already and is not an earlier run")
-    except OSError as reason:
-        raise OutputError(f"{folder}: {reason.strerror}") from reason
-    if not overwrite:
-        raise OutputError(f"{folder}: holds an earlier run; give --overwrite to replace it")
-
-
-def prepare_run_folder(folder: Path, overwrite: bool) -> None:
-    """Make the folder of a run; an earlier run there is replaced if `overwrite` says so.
+def check_inputs(settings: RunSettings) -> None:
+    """Raise an error if the logs or the sites cannot be used, as far as their beginnings tell.
 
     Raises
     ------
-    OutputError
-        When something is in the way, or the folder cannot be written.
+    ScenarioError
+        Naming what is missing, empty or not of the form it should have.
     """
-    check_run_folder(folder, overwrite)
-    try:
-        if folder.exists():
-            shutil.rmtree(folder)
-        folder.mkdir(parents=True)
-        (folder / RUN_FILE).write_text("{}\n")
-    except OSError as reason:
-        raise OutputError(f"{folder}: cannot be written: {reason.strerror}") from reason
+    sites = None if settings.members.sites is None else read_source(settings.members.sites)
+    if settings.follows is not None:
+        for file in find_files(settings.logs):
+            check_text_file(file)
+        return
+    layout = read_layout(settings.logs)
+    if sites is not None:
+        (read_km if layout.in_km else read_degrees)(sites)
+
+
+def made_of(settings: RunSettings) -> dict[str, Any]:
+    """Return what a run is made of: one that was interrupted goes on only with the same."""
+    sites = settings.members.sites
+    inputs = [*find_files(settings.logs), *([] if sites is None else [sites])]
+    return {
+        "nearcast": version("nearcast"),
+        "inputs": [file_identity(file) for file in inputs],
+        "settings": plain_json(
+            replace(settings, request=replace(settings.request, on_progress=None))
+        ),
+    }
 
 
 def run_pipeline(
@@ -105,48 +114,43 @@ def run_pipeline(
     on_stage: Callable[[str], None] | None = None,
     on_plan: Callable[[str, str], None] | None = None,
 ) -> RunResult:
-    """Run all stages into a prepared folder; what was finished before an error stays there."""
+    """Run all stages into a folder of `open_run_folder`; what an interrupted run did is kept."""
     workspace = Workspace(spark, folder, on_plan)
     manifest = Manifest(folder)
-    (folder / MANIFEST_FILE).unlink(missing_ok=True)
+    manifest.take_up(_KEPT_STAGES)
     request = settings.request
 
     @contextmanager
     def stage(name: str) -> Iterator[StageRecord]:
         if on_stage is not None:
             on_stage(name)
-        with manifest.stage(name) as record:
+        with named_jobs(spark, name), manifest.stage(name) as record:
             yield record
 
-    try:
+    if not manifest.find("ingest"):
         with stage("ingest") as record:
             if settings.follows is None:
-                ingest_publications(workspace, settings.logs, record)
+                ingest_publications(workspace, settings.logs, record, settings.plausible)
             else:
                 ingest_follows(workspace, settings.logs[0], record)
-    except BaseException:
-        # Nothing is finished yet: leave no folder that looks like a run.
-        shutil.rmtree(folder, ignore_errors=True)
-        raise
-    with stage("members") as record:
-        if settings.follows is None:
-            find_members(workspace, settings.members, record)
-            scenario = build_scenario(
-                workspace, settings.members, _name(settings.logs), request.seed, record
-            )
-        else:
-            scenario = members_from_follows(
-                workspace, settings.follows, request.seed, record, str(settings.logs[0])
-            )
-    with stage("relations") as record:
-        relations = relate(workspace, scenario, settings.relations, record)
+    if manifest.find("members"):
+        scenario = _scenario_of(workspace, settings)
+    else:
+        with stage("members") as record:
+            scenario = _members(workspace, settings, record)
+    if done := manifest.find("relations"):
+        relations = related_before(workspace, len(scenario.clients), done)
+    else:
+        with stage("relations") as record:
+            relations = relate(workspace, scenario, settings.relations, record)
     with stage("regions") as record:
         count = request.regions or max(len(scenario.servers) // _SERVERS_PER_REGION, 1)
         regions = divide(workspace, scenario, count, request.seed, record)
     with stage("plan") as record:
         known = regions if request.regions is not None else None
-        related = relations.read() if request.method in RELATING_METHODS else None
-        outcome = plan_scenario(workspace, scenario, request, record, related, known)
+        relates = request.method in RELATING_METHODS
+        with relations.mapped() if relates else nullcontext() as related:
+            outcome = plan_scenario(workspace, scenario, request, record, related, known)
         chosen = outcome.report.search.get("regions", regions.count)
         if chosen != regions.count:
             # RELOC chose their number by the delay: the tables show what it used.
@@ -155,23 +159,49 @@ def run_pipeline(
         evaluation = evaluate_plan(
             workspace, scenario, outcome.plan, request.model, request.objective, record
         )
-    _write_summary(folder, settings, outcome)
+    _write_summary(spark, folder, settings, outcome)
     return RunResult(scenario, outcome, evaluation, manifest.records)
 
 
-def _name(logs: Sequence[Path]) -> str:
+def _members(workspace: Workspace, settings: RunSettings, record: StageRecord) -> Scenario:
+    seed = settings.request.seed
+    if settings.follows is not None:
+        file = str(settings.logs[0])
+        return members_from_follows(workspace, settings.follows, seed, record, file)
+    find_members(workspace, settings.members, record)
+    scenario = _scenario_of(workspace, settings)
+    save_scenario(workspace, scenario, record)
+    return scenario
+
+
+def _scenario_of(workspace: Workspace, settings: RunSettings) -> Scenario:
+    """Return the scenario of the members that are found."""
+    if settings.follows is not None:
+        return read_scenario(workspace.folder / SCENARIO_FOLDER)
+    name, seed = _name(settings.logs), settings.request.seed
+    return build_scenario(workspace, settings.members, name, seed)
+
+
+def _name(logs: Sequence[LogPath]) -> str:
     return logs[0].name.split(".")[0]
 
 
-def _write_summary(folder: Path, settings: RunSettings, outcome: PlanOutcome) -> None:
+def _write_summary(
+    spark: SparkSession, folder: Path, settings: RunSettings, outcome: PlanOutcome
+) -> None:
     report = outcome.report
-    summary: dict[str, Any] = {
-        "nearcast": version("nearcast"),
-        "logs": [str(path) for path in settings.logs],
-        "model": report.model.value,
+    results = {
+        "spark": {
+            "version": spark.version,
+            "master": spark.sparkContext.master,
+            "parallelism": spark.sparkContext.defaultParallelism,
+            # By name: others may be secrets of a file system.
+            **{key: spark.conf.get(key, None) for key in _TOLD_SETTINGS},
+        },
+        "model": report.model,
         "method": report.method,
         "cost_ms": report.cost,
         "bound_ms": report.bound,
         "scenario_fingerprint": report.scenario_fingerprint,
     }
-    (folder / RUN_FILE).write_text(json.dumps(summary, indent=2) + "\n")
+    write_json(folder / RUN_FILE, {**made_of(settings), **results})

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import re
 import socket
 import sys
+import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from nearcast.errors import PipelineError
@@ -18,9 +20,12 @@ from nearcast.pipeline.java import java_home
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["SparkSettings", "is_embedded", "open_session"]
+__all__ = ["SparkSettings", "is_alive", "is_embedded", "open_session"]
 
 _CONNECT_S = 5.0
+_STREAMS = (1, 2)
+"""Output and errors: a JVM that cannot start says so on the first."""
+_OWN_MASTER = "local[*]"
 _EMBEDDED = {
     "spark.driver.host": "127.0.0.1",
     "spark.python.daemon.module": "nearcast.pipeline.worker_daemon",
@@ -32,19 +37,45 @@ _EMBEDDED = {
 class SparkSettings:
     """How to reach Spark."""
 
-    master: str = "local[*]"
+    master: str | None = None
+    """None: what spark-submit was told, else local[*], which is inside this process."""
     name: str = "nearcast"
-    driver_memory: str = "2g"
-    """Heap of the driver's JVM; embedded, that is all of Spark but the Python workers."""
+    driver_memory: str | None = None
+    """Heap of the driver's JVM; embedded, that is all of Spark but the Python workers. None: what
+    spark-submit was told, else 2g."""
     ui: bool = True
     """Serve Spark's own pages while the session lives."""
     conf: Mapping[str, str] = field(default_factory=dict)
-    """Any other Spark settings; they win over ours."""
+    """Any other Spark settings; they win over those of spark-submit, and these over ours."""
 
 
 def is_embedded(master: str) -> bool:
     """Return whether Spark runs inside this process' own JVM."""
     return master.startswith("local") and not master.startswith("local-cluster")
+
+
+def is_alive(session: SparkSession) -> bool:
+    """Return whether a session's JVM still answers; one that does not is forgotten.
+
+    The next `open_session` then starts another JVM.
+    """
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession as Sessions
+
+    try:
+        if not session.sparkContext._jsc.sc().isStopped():  # noqa: SLF001 - asks the JVM
+            return True
+    except Exception:  # py4j, sockets and Spark have a kind of error each
+        pass
+    for holder, name in (
+        (SparkContext, "_gateway"),
+        (SparkContext, "_jvm"),
+        (SparkContext, "_active_spark_context"),
+        (Sessions, "_instantiatedSession"),
+        (Sessions, "_activeSession"),
+    ):
+        setattr(holder, name, None)
+    return False
 
 
 @contextmanager
@@ -69,43 +100,90 @@ def _start(settings: SparkSettings) -> tuple[SparkSession, bool]:
     home = java_home()
     if home is not None:
         os.environ["JAVA_HOME"] = home
-    _check_master(settings.master)
+    told = _told_by_submit()
+    master = settings.master or told.get("spark.master", _OWN_MASTER)
+    _check_master(master)
     # Workers must run the driver's Python, with its packages, not the first one on the PATH.
     if "spark.pyspark.python" not in settings.conf:
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
-    if is_embedded(settings.master):
+    if is_embedded(master):
         # Spark would look for a name and an address of this host, and warn when they differ.
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     from pyspark.errors import PySparkException
     from pyspark.sql import SparkSession
 
     running = SparkSession.getActiveSession()
-    if running is not None and running.sparkContext.master == settings.master:
+    if running is not None and settings.master in (None, running.sparkContext.master):
         return running, False
-    builder = SparkSession.builder.appName(settings.name).master(settings.master)
-    for key, value in {**_defaults(settings), **settings.conf}.items():
+    builder = SparkSession.builder.appName(told.get("spark.app.name", settings.name)).master(master)
+    ours = {key: value for key, value in _defaults(settings, master).items() if key not in told}
+    if settings.driver_memory is not None:
+        ours["spark.driver.memory"] = settings.driver_memory
+    for key, value in {**ours, **settings.conf}.items():
         builder = builder.config(key, value)
-    try:
-        session = builder.getOrCreate()
-    except Exception as error:  # py4j and Spark raise many kinds here; the first line says it
-        if not isinstance(error, PySparkException) and "Py4J" not in type(error).__name__:
-            raise
-        raise PipelineError(
-            f"Spark does not start at {settings.master}: {_first(error)}"
-        ) from error
-    if not is_embedded(settings.master):
+    with _set_apart(wanted="spark.log.level" not in settings.conf) as said:
+        try:
+            session = builder.getOrCreate()
+        except Exception as error:  # py4j and Spark raise many kinds here; the first line says it
+            if not isinstance(error, PySparkException) and "Py4J" not in type(error).__name__:
+                raise
+            reason = _last_error(said) or _first(error)
+            raise PipelineError(f"Spark does not start at {master}: {reason}") from error
+    if not is_embedded(master):
         from nearcast.pipeline.shipping import ship_package
 
         ship_package(session)
     return session, running is None  # Spark may have given the one that runs
 
 
-def _defaults(settings: SparkSettings) -> dict[str, str]:
-    embedded = is_embedded(settings.master)
+@contextmanager
+def _set_apart(*, wanted: bool) -> Iterator[IO[bytes]]:
+    """Give a file that a JVM which starts in the block writes its log to, for all its life.
+
+    A terminal is no place for it: what matters comes back as an error. With `wanted` false, since
+    the user asked for the log, it stays there.
+    """
+    with tempfile.TemporaryFile() as said:
+        if not wanted:
+            yield said
+            return
+        sys.stdout.flush()
+        sys.stderr.flush()
+        kept = [os.dup(stream) for stream in _STREAMS]
+        for stream in _STREAMS:
+            os.dup2(said.fileno(), stream)
+        try:
+            yield said
+        finally:
+            for stream, terminal in zip(_STREAMS, kept, strict=True):
+                os.dup2(terminal, stream)
+                os.close(terminal)
+
+
+def _last_error(said: IO[bytes]) -> str:
+    """Return what a JVM that did not come up said last."""
+    said.seek(0)
+    text = said.read().decode(errors="replace")
+    found = re.search(r"^Error.*\n.*", text, re.MULTILINE)
+    return "" if found is None else found.group().replace("\n", ": ").removesuffix(": ")
+
+
+def _told_by_submit() -> dict[str, str]:
+    """Return the settings of the spark-submit that runs this program; none if none does."""
+    if "PYSPARK_GATEWAY_PORT" not in os.environ:
+        return {}
+    from pyspark import SparkConf, SparkContext
+
+    SparkContext._ensure_initialized()  # noqa: SLF001 - only the JVM that it started knows them
+    return dict(SparkConf().getAll())
+
+
+def _defaults(settings: SparkSettings, master: str) -> dict[str, str]:
+    embedded = is_embedded(master)
     cores = os.cpu_count() or 2
     return {
-        "spark.driver.memory": settings.driver_memory,
+        "spark.driver.memory": "2g",
         "spark.ui.enabled": str(settings.ui).lower(),
         "spark.ui.showConsoleProgress": "false",
         "spark.log.level": "ERROR",

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from nearcast.pipeline.driver_objects import is_mapped, note_object
 from nearcast.pipeline.session import is_embedded
 
 if TYPE_CHECKING:
@@ -56,6 +57,8 @@ def share_arrays(
     files = {name: f"{mark}-{name}.npy" for name in arrays}
     try:
         for name, array in arrays.items():
+            if not is_mapped(array):
+                note_object(name, array.nbytes)
             np.save(Path(folder, files[name]), np.ascontiguousarray(array))
         if not is_local:
             for file in files.values():

@@ -11,6 +11,11 @@ from nearcast.errors import PipelineError
 __all__ = ["clear_errors", "reason_of"]
 
 _LARGEST_REASON = 300
+_GONE = ("Answer from Java side is empty", "Error while sending or receiving")
+"""What Python hears when there is no JVM any more."""
+_CALLED = "An error occurred while calling "
+"""What py4j writes before the error of Java."""
+_JAVA_CLASS = re.compile(r"^: (?:[\w.$]+(?:Exception|Error): )?")
 _CODE = re.compile(r"^\[[A-Z0-9_.]+\]\s*|\s*SQLSTATE: \w+$")
 _CAUSE = re.compile(r"^Caused by: (?:[\w.$]+(?:Exception|Error): )?", re.MULTILINE)
 _PYTHON_ERROR = re.compile(r"^[\w.]+(?:Error|Exception|Interrupt): ")
@@ -39,11 +44,15 @@ def reason_of(text: str) -> str:
     """
     if "OutOfMemoryError" in text:
         return "Spark ran out of memory; give it more with --driver-memory"
+    if any(sign in text for sign in _GONE):
+        return "Spark's JVM has ended; was it killed, or short of memory (--driver-memory)?"
     lines = [line for line in text.splitlines() if line.strip() and not line.startswith("\tat ")]
     if "Traceback (most recent call last)" in text:
         python = [line for line in lines if _PYTHON_ERROR.match(line)]
         if python:
             return _shorten(_PYTHON_ERROR.sub("", python[-1]))
+    if len(lines) > 1 and lines[0].startswith(_CALLED):
+        lines = [_JAVA_CLASS.sub("", lines[1]), *lines[2:]]
     first = next((line for line in lines if line.startswith("[")), lines[0] if lines else "unknown")
     first = _CODE.sub("", _CODE.sub("", first.strip())).rstrip(".")
     causes = [_CAUSE.sub("", line) for line in lines if line.startswith("Caused by: ")]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,11 +13,15 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.parquet as parquet
 
+from nearcast.pipeline.driver_objects import note_object
+
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
 __all__ = ["Workspace"]
+
+_ROWS_OF_A_BATCH = 1 << 19
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +60,18 @@ class Workspace:
             parquet.write_table(rows, partial / "part-000000.parquet")
         return len(rows)
 
+    def save_batches(self, table: str, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> int:
+        """Write a table of which the driver holds a batch at a time, as `save_rows` does."""
+        rows = 0
+        with (
+            self.replace(table) as partial,
+            parquet.ParquetWriter(partial / "part-000000.parquet", schema) as writer,
+        ):
+            for batch in batches:
+                writer.write_batch(batch)
+                rows += len(batch)
+        return rows
+
     def load(self, table: str, schema: StructType | None = None) -> DataFrame:
         """Return a table that an earlier stage wrote."""
         reader = self.spark.read if schema is None else self.spark.read.schema(schema)
@@ -64,9 +80,19 @@ class Workspace:
     def read(self, table: str, columns: Sequence[str] | None = None) -> pa.Table:
         """Return a table in memory."""
         wanted = None if columns is None else list(columns)
-        return pa.concat_tables(
+        found = pa.concat_tables(
             parquet.read_table(file, columns=wanted) for file in self.files(table)
         )
+        note_object(table, found.nbytes)
+        return found
+
+    def batches(self, table: str, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """Give columns of a table piece by piece, in the order of its parts."""
+        for path in self.files(table):
+            with parquet.ParquetFile(path) as file:
+                for batch in file.iter_batches(_ROWS_OF_A_BATCH, columns=list(columns)):
+                    note_object(f"a piece of {table}", batch.nbytes)
+                    yield batch.select(list(columns))
 
     def hand_over(self, rows: pa.Table) -> DataFrame:
         """Return few rows of the driver as a frame of one part, which Spark never shuffles."""

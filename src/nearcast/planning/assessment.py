@@ -15,7 +15,12 @@ from nearcast.delay.connections import (
     draw_publishers,
     drawn_weight,
 )
-from nearcast.delay.limits import delay_limits, nearest_leg_limit_ms
+from nearcast.delay.limits import (
+    MOST_PAIRS,
+    PAIRS_PER_S,
+    delay_limits,
+    nearest_leg_limit_ms,
+)
 from nearcast.delay.network import network_of
 from nearcast.delay.placement import (
     PlacementCost,
@@ -42,6 +47,7 @@ __all__ = [
     "assess_totals",
     "home_totals",
     "limits_of",
+    "most_limit_pairs",
     "placement_totals",
     "publisher_draws",
 ]
@@ -108,8 +114,15 @@ def assess_homes(scenario: Scenario, homes: IndexArray, model: Model) -> Assessm
     return assess_totals(scenario, homes, home_totals(scenario, homes, model, None))
 
 
-def limits_of(scenario: Scenario, model: Model) -> dict[str, float | None]:
-    """Return what no plan can beat, in ms of mean delay.
+def most_limit_pairs(limit_s: float | None, cores: int = 1) -> int:
+    """Return how many pairs the limits may look at; None: as many as by default."""
+    return MOST_PAIRS if limit_s is None else min(MOST_PAIRS, int(limit_s * cores * PAIRS_PER_S))
+
+
+def limits_of(
+    scenario: Scenario, model: Model, limit_s: float | None = None
+) -> dict[str, float | None]:
+    """Return what no plan can beat, in ms of mean delay, within about `limit_s` seconds.
 
     Servers are 0 ms apart in the connections model, so the way between the clients is no limit
     there; the legs to the nearest servers are.
@@ -117,7 +130,7 @@ def limits_of(scenario: Scenario, model: Model) -> dict[str, float | None]:
     if model is Model.CONNECTIONS:
         nearest = nearest_leg_limit_ms(scenario)
         return {"speed_ms": None, "one_server_ms": None, "nearest_legs_ms": nearest}
-    limits = delay_limits(scenario)
+    limits = delay_limits(scenario, most_limit_pairs(limit_s))
     return {"speed_ms": limits.speed_ms, "one_server_ms": limits.one_server_ms}
 
 

@@ -46,9 +46,11 @@ class Bound:
     seconds: float
 
 
-def quick_bound(scenario: Scenario, model: Model, objective: Objective) -> float:
+def quick_bound(
+    scenario: Scenario, model: Model, objective: Objective, *, limit_s: float | None = None
+) -> float:
     """Return a bound that takes about a second at paper size."""
-    return proven_bound(scenario, model, objective, quick=True).value
+    return proven_bound(scenario, model, objective, quick=True, limit_s=limit_s).value
 
 
 def proven_bound(

@@ -62,7 +62,7 @@ def compare_methods(
     PlanningError
         When every method failed.
     """
-    limits = limits_of(scenario, request.model)
+    limits = limits_of(scenario, request.model, request.bound_limit_s)
     small = len(scenario.clients) <= _MOST_CLIENTS_FOR_EXACT[request.model]
     outcomes: list[PlanOutcome] = []
     failures: list[str] = []

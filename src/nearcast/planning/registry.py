@@ -19,6 +19,7 @@ _BUILT_IN = {
     "region": "nearcast.planning.methods.region:RandomInRegion",
     "relation": "nearcast.planning.methods.relation:RelationOnly",
     "reloc": "nearcast.planning.methods.reloc:Reloc",
+    "reloc-together": "nearcast.planning.methods.reloc:RelocTogether",
     "otos": "nearcast.planning.methods.otos:Otos",
     "otos-centre": "nearcast.planning.methods.otos_centre:OtosCentre",
     "exact": "nearcast.planning.exact:Exact",

@@ -8,7 +8,7 @@ import numpy as np
 
 from nearcast.delay.placement import broker_matrix, evaluate_placement, placement_problem
 from nearcast.delay.ratio import delivery_weights, ratio_problem
-from nearcast.domain.plan import Model, PlanStatus
+from nearcast.domain.plan import Model, Plan, PlanStatus
 from nearcast.domain.plan_in_force import PlanInForce
 from nearcast.domain.scenario import BoolArray, IndexArray, Scenario
 from nearcast.planning.assessment import assess_homes
@@ -16,7 +16,7 @@ from nearcast.planning.methods.nearest import nearest_homes
 from nearcast.planning.request import Decision, PlanRequest
 from nearcast.planning.searches import search_connections_plan, search_placement_plan
 
-__all__ = ["homes_in_force", "migrated_spools", "replan"]
+__all__ = ["homes_in_force", "keep", "migrated_spools", "replan", "serve_all", "summed_ms"]
 
 
 def replan(scenario: Scenario, request: PlanRequest, start: PlanInForce) -> Decision:
@@ -41,6 +41,52 @@ def homes_in_force(scenario: Scenario, start: PlanInForce) -> IndexArray:
     """Return the homes now; a client that joined begins at its nearest server."""
     homes: IndexArray = np.where(start.homes >= 0, start.homes, nearest_homes(scenario))
     return homes.astype(np.int32)
+
+
+def keep(scenario: Scenario, request: PlanRequest, start: PlanInForce) -> Decision:
+    """Return the plan in force as it is, for the scenario of now."""
+    homes = homes_in_force(scenario, start)
+    if request.model is not Model.PLACEMENT:
+        return Decision(homes, status=PlanStatus.FEASIBLE)
+    from nearcast.planning.placement.complete import best_senders
+
+    problem = placement_problem(scenario)
+    brokers = broker_matrix(problem, start.spool_topic, start.spool_server)
+    brokers[:, problem.spool @ brokers > problem.storage * (1 + 1e-9)] = False
+    publish = best_senders(problem, homes, brokers, request.objective)
+    return Decision(homes, publish, brokers, PlanStatus.FEASIBLE)
+
+
+def serve_all(scenario: Scenario, request: PlanRequest, plan: Plan) -> Decision:
+    """Return a plan that was made for some members of a scenario as one for all of them."""
+    if request.model is not Model.PLACEMENT:
+        return Decision(plan.homes, status=PlanStatus.FEASIBLE)
+    from nearcast.planning.placement.complete import best_senders
+
+    problem, rows = placement_problem(scenario), plan.brokers.on_edge
+    brokers = broker_matrix(problem, plan.brokers.topic[rows], plan.brokers.server[rows])
+    publish = best_senders(problem, plan.homes, brokers, request.objective)
+    return Decision(plan.homes, publish, brokers, PlanStatus.FEASIBLE)
+
+
+def summed_ms(scenario: Scenario, model: Model, cost: float) -> float:
+    """Return a cost as the sum of delays that a migration price is compared with."""
+    return cost * _summands(scenario, model)
+
+
+def _summands(scenario: Scenario, model: Model) -> int:
+    """Return how many delays the cost of a model is the mean of; 1 where it is a sum."""
+    if model is Model.PLACEMENT:
+        return 1
+    members = scenario.members
+    weight, _ = delivery_weights(
+        members.topic, members.publishes, members.subscribes, len(scenario.topics)
+    )
+    # deliveries in M2; in M1 Y is a mean over topics
+    is_counted = weight > 0
+    if model is Model.RATIO:
+        return int(np.count_nonzero(is_counted))
+    return len(np.unique(members.topic[is_counted]))
 
 
 def migrated_spools(
@@ -86,30 +132,21 @@ def _replan_connections(
     kept_cost = assess_homes(scenario, homes, request.model).cost
     kept = Decision(homes, status=PlanStatus.FEASIBLE, search={"cost": kept_cost})
     found = search_connections_plan(scenario, request, homes)
-    weight, _ = delivery_weights(
-        scenario.members.topic,
-        scenario.members.publishes,
-        scenario.members.subscribes,
-        len(scenario.topics),
-    )
-    # Y is a mean over topics here; the price is in ms of summed delay.
-    topics = len(np.unique(scenario.members.topic[weight > 0]))
-    return _cheaper(scenario, request, start, kept, found, summands=topics)
+    return _cheaper(scenario, request, start, kept, found)
 
 
 def _replan_placement(
     scenario: Scenario, request: PlanRequest, start: PlanInForce, homes: IndexArray
 ) -> Decision:
-    from nearcast.planning.placement.complete import best_senders
-
+    kept = keep(scenario, request, start)
+    publish, brokers = kept.publish, kept.brokers
+    assert publish is not None
+    assert brokers is not None
     problem = placement_problem(scenario)
-    brokers = broker_matrix(problem, start.spool_topic, start.spool_server)
-    brokers[:, problem.spool @ brokers > problem.storage * (1 + 1e-9)] = False
-    publish = best_senders(problem, homes, brokers, request.objective)
     cost = evaluate_placement(problem, homes, publish, brokers).value(request.objective)
-    kept = Decision(homes, publish, brokers, PlanStatus.FEASIBLE, search={"cost": cost})
+    kept = replace(kept, search={"cost": cost})
     found = search_placement_plan(scenario, request, (homes, brokers))
-    return _cheaper(scenario, request, start, kept, found, summands=1)
+    return _cheaper(scenario, request, start, kept, found)
 
 
 def _cheaper(
@@ -118,14 +155,14 @@ def _cheaper(
     start: PlanInForce,
     kept: Decision,
     found: Decision,
-    summands: int,
 ) -> Decision:
     """Return the decision with the smaller sum of delays and migration prices."""
     priced = []
     for decision in (kept, found):
         topic, server = _spools_of(scenario, decision)
         moved = migrated_spools(topic, server, start, len(scenario.servers))
-        total = summands * float(decision.search["cost"]) + request.migration_price_ms * moved
+        total = summed_ms(scenario, request.model, float(decision.search["cost"]))
+        total += request.migration_price_ms * moved
         search = {**decision.search, "migrated_spools": moved}
         priced.append((total, replace(decision, search=search)))
     return min(priced, key=lambda one: one[0])[1]

@@ -10,6 +10,7 @@ from nearcast.domain.plan import Model, Objective, PlanStatus
 from nearcast.domain.plan_in_force import PlanInForce
 from nearcast.domain.scenario import BoolArray, IndexArray, Scenario
 from nearcast.errors import ConfigError
+from nearcast.planning.relations import RelationKind
 
 __all__ = ["Decision", "PlanRequest", "PlanningMethod", "Progress"]
 
@@ -37,6 +38,8 @@ class PlanRequest:
     """K of the K-means over servers; None: choose it from the data."""
     related_clients: int = 100
     """M', the related clients that RELOC looks at."""
+    relation_kind: RelationKind | None = None
+    """How RELOC measures relations; None: by the size of the scenario."""
     seed: int = 0
     time_limit_s: float | None = None
     """Seconds the method may take; None: its own default length, fixed in iterations."""

@@ -84,9 +84,17 @@ def report_plan(
 ) -> PlanOutcome:
     """Complete a method's decision and say how good it is; see `make_plan`."""
     plan, value = complete(scenario, request, decision)
+    limits = known_limits
+    if limits is None:
+        limits = limits_of(scenario, request.model, request.bound_limit_s)
     bound = best_bound(decision.bound, known_bound)
     if bound is None:
-        bound = quick_bound(scenario, request.model, request.objective)
+        bound = quick_bound(
+            scenario, request.model, request.objective, limit_s=request.bound_limit_s
+        )
+    if request.model is not Model.PLACEMENT:
+        # Of M3's sum of delays the limits, which are means over deliveries, say nothing.
+        bound = max(bound, *(limit for limit in limits.values() if limit is not None), 0.0)
     # Summing in another order may leave a proven optimum a rounding error below its bound.
     bound = min(bound, value.cost)
     report = PlanReport(
@@ -106,7 +114,7 @@ def report_plan(
         bound=bound,
         gap=gap_to(value.cost, bound),
         metrics=value.metrics,
-        limits=known_limits if known_limits is not None else limits_of(scenario, request.model),
+        limits=limits,
         seconds=seconds,
         version=version("nearcast"),
         scenario_fingerprint=scenario_fingerprint(scenario),

@@ -10,7 +10,14 @@ from typing import Protocol
 from nearcast.routing.chance import Chance
 from nearcast.routing.keys import INDEX_END, check_range
 
-__all__ = ["ContentMapping", "IndexMapping", "MappedIndex", "ShuffleMapping", "hashed_index"]
+__all__ = [
+    "ContentMapping",
+    "IndexMapping",
+    "MappedIndex",
+    "ShuffleMapping",
+    "content_index",
+    "hashed_index",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,18 +62,33 @@ class ContentMapping:
         """Return the index of the content id, or of the whole message if there is none."""
         try:
             found = self.content_id(body)
-        except Exception as reason:  # a user's code may raise anything
-            return MappedIndex(hashed_index(body), f"content mapping raised {reason!r}")
-        if type(found) is int:
-            return MappedIndex(hashed_index(b"i" + str(found).encode()))
-        if isinstance(found, str):
-            return MappedIndex(hashed_index(b"s" + found.encode("utf-8", "surrogatepass")))
-        if isinstance(found, bytes):
-            return MappedIndex(hashed_index(b"b" + found))
+            index = content_index(found)  # of a class of the user's, maybe
+        except (Exception, SystemExit) as reason:  # a user's code may raise anything
+            return MappedIndex(hashed_index(body), f"content mapping raised {_said(reason)}")
+        if index is not None:
+            return MappedIndex(index)
         return MappedIndex(
             hashed_index(body),
             f"content mapping returned {type(found).__name__}, not a text, bytes or whole number",
         )
+
+
+def _said(error: BaseException) -> str:
+    try:
+        return repr(error)
+    except (Exception, SystemExit):  # its class is the user's too
+        return type(error).__name__
+
+
+def content_index(content_id: object) -> int | None:
+    """Return the index of a content id; None when it is no text, bytes or whole number."""
+    if type(content_id) is int:
+        return hashed_index(b"i" + str(content_id).encode())
+    if isinstance(content_id, str):
+        return hashed_index(b"s" + content_id.encode("utf-8", "surrogatepass"))
+    if isinstance(content_id, bytes):
+        return hashed_index(b"b" + content_id)
+    return None
 
 
 def hashed_index(content: bytes) -> int:

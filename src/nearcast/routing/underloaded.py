@@ -16,15 +16,35 @@ from nearcast.routing.route_actions import AddKey, RemoveKey, Route, RouteAction
 from nearcast.routing.route_messages import Offered, Refused, Search
 from nearcast.routing.router import RoutingSettings
 
-__all__ = ["UNDERLOADED", "Underloaded", "search_route"]
+__all__ = ["UNDERLOADED", "Underloaded", "is_room", "room_key", "room_target", "search_route"]
 
 UNDERLOADED = "underloaded"
 """The paper's topic; no component or device may use it."""
 
 
+def room_key(net: NetPath, rng: Chance) -> Key:
+    """Return a key that says that there is room, at a random index so that searches spread."""
+    return subscriber_key(UNDERLOADED, net, rng.randrange(0, INDEX_END), fresh_unique_id(rng))
+
+
+def room_target(net: NetPath, rng: Chance | None) -> Key:
+    """Return where room of a net is looked for: near any index; None: at the last.
+
+    A search that found no key of its net goes on there: before the first key comes the last one.
+    """
+    return target_of(
+        UNDERLOADED, net, INDEX_END - 1 if rng is None else rng.randrange(0, INDEX_END)
+    )
+
+
+def is_room(key: Key, net: NetPath) -> bool:
+    """Tell whether a key says that there is room in a net."""
+    return key[:3] == (UNDERLOADED, net, SUBSCRIBER)
+
+
 def search_route(search: Search, rng: Chance) -> Route:
     """Return the way of a search: to any index, in the net that produces the load."""
-    return Route(target_of(UNDERLOADED, search.net, rng.randrange(0, INDEX_END)), search)
+    return Route(room_target(search.net, rng), search)
 
 
 class Underloaded:
@@ -38,11 +58,10 @@ class Underloaded:
         self._until_s = 0.0
 
     def offer(self) -> list[RouteAction]:
-        """Say that there is room, at a random index so that searches spread."""
+        """Say that there is room."""
         if self._key is not None or self._kept is not None:
             return []
-        index = self._rng.randrange(0, INDEX_END)
-        self._key = subscriber_key(UNDERLOADED, self._net, index, fresh_unique_id(self._rng))
+        self._key = room_key(self._net, self._rng)
         return [AddKey(self._key)]
 
     def withdraw(self) -> list[RouteAction]:
@@ -64,14 +83,13 @@ class Underloaded:
     def on_search(self, key: Key | None, search: Search, now: float) -> list[RouteAction]:
         """Answer a search that ended here; None: it came directly.
 
-        The first searcher is served and all others are refused. A search that found no key of its
-        net begins again at the net's largest index: the node before the first is the last.
+        The first searcher is served and all others are refused.
         """
-        if key is not None and key[:3] != (UNDERLOADED, search.net, SUBSCRIBER):
+        if key is not None and not is_room(key, search.net):
             if search.is_wrapped:
                 return [SendPeer(search.searcher, Refused(search.delegation))]
             again = Search(search.searcher, search.delegation, search.net, is_wrapped=True)
-            return [Route(target_of(UNDERLOADED, search.net, INDEX_END - 1), again)]
+            return [Route(room_target(search.net, None), again)]
         asked = (search.searcher, search.delegation)
         if self._kept == asked:
             return [SendPeer(search.searcher, Offered(search.delegation))]

@@ -10,9 +10,14 @@ from msgspec import Meta
 
 from nearcast.broker.guard import GuardSettings
 from nearcast.domain.plan_kinds import Model
+from nearcast.errors import ConfigError
+from nearcast.links.kafka_settings import KafkaSettings
+from nearcast.routing.keys import CLOUD, NetPath, net_path
 from nearcast.server.enrolment import EnrolmentRules
 from nearcast.server.processor_rules import ProcessorRule
 from nearcast.trust.rights import Rights
+from nearcast.trust.topic_pattern import check_pattern
+from nearcast.wire.message_class import MessageClass, with_classes
 from nearcast.wire.settings import WireSettings
 
 __all__ = [
@@ -21,6 +26,7 @@ __all__ = [
     "ClientsConfig",
     "EmulationConfig",
     "EnrolmentConfig",
+    "FlowsConfig",
     "HttpConfig",
     "LimitsConfig",
     "LogConfig",
@@ -169,6 +175,23 @@ class BusyConfig(_Section, frozen=True):
     retry_after_ms: Positive = 200.0
 
 
+class FlowsConfig(_Section, frozen=True):
+    """When parts of flows are given to other servers; see `flow.load_loop.LoadSettings`."""
+
+    overloaded: Positive = 0.85
+    underloaded: Amount = 0.4
+    idle: Amount = 0.1
+    queue_age_s: Positive = 0.5
+    lasting_s: Positive = 2.0
+    idle_s: Positive = 30.0
+    rest_s: Positive = 5.0
+    seek_s: Positive = 5.0
+
+    def __post_init__(self) -> None:
+        if not self.idle <= self.underloaded < self.overloaded:
+            raise ValueError("flows: idle <= underloaded < overloaded must hold")
+
+
 class EmulationConfig(_Section, frozen=True):
     """Distances that this machine does not have."""
 
@@ -196,6 +219,9 @@ class ServerConfig(_Section, frozen=True):
     """Hex digits of the site authority's Ed25519 public key."""
     credential_file: Path
     """Holds hex digits: what the authority signed about this server."""
+    net: str | None = None
+    """The network that it is in, as a path with dots, such as ``jp.jose.yrp``: messages of flows
+    stay in theirs where they can. Without it an edge server is one of its own."""
     mesh: MeshConfig | None = None
     """The way to the other servers; a standalone server has none."""
     clients: ClientsConfig | None = None
@@ -203,9 +229,15 @@ class ServerConfig(_Section, frozen=True):
     limits: LimitsConfig = LimitsConfig()
     spool: SpoolConfig = SpoolConfig()
     log: LogConfig = LogConfig()
+    kafka: KafkaSettings | None = None
+    """Where the log goes besides, or instead when `log` is not enabled."""
     wire: WireSettings = WireSettings()
     processors: ProcessorsConfig = ProcessorsConfig()
     busy: BusyConfig = BusyConfig()
+    flows: FlowsConfig = FlowsConfig()
+    classes: dict[str, MessageClass] = {}
+    """Message classes besides those that are shipped, or instead of them; all servers of a site
+    need the same."""
     emulation: EmulationConfig | None = None
 
     def __post_init__(self) -> None:
@@ -213,6 +245,20 @@ class ServerConfig(_Section, frozen=True):
             raise ValueError("an edge server needs the section [clients]; no other may have it")
         if self.role != "standalone" and (self.mesh is None or self.mesh.manager is None):
             raise ValueError("a server needs the section [mesh.manager]: address and credential")
+        with_classes(self.classes)
+        try:
+            self.net_path  # noqa: B018  (complains)
+            for pattern in () if self.kafka is None else self.kafka.events:
+                check_pattern(pattern)
+        except ConfigError as error:
+            raise ValueError(str(error)) from None
+
+    @property
+    def net_path(self) -> NetPath:
+        """The network that it is in."""
+        if self.net is not None:
+            return net_path(self.net)
+        return CLOUD if self.role == "cloud" else (self.id,)
 
     @property
     def log_folder(self) -> Path:
@@ -234,6 +280,11 @@ class SiteConfig(_Section, frozen=True):
     allowed_processors: tuple[Text, ...] = ()
     """Processors that operators may order besides the shipped ones and those above; each server
     needs them in its own ``[processors] allowed`` too."""
+    roaming: bool = False
+    """Whether each client has its home where it is, wherever the plan has it: at the edge server
+    that is nearest, or whose area of `coverage` it is in."""
+    coverage: dict[Text, str] = {}
+    """With `roaming`: polygons (well-known text or GeoJSON, km) of servers that have their own."""
 
     @property
     def may_order(self) -> frozenset[str]:
@@ -264,6 +315,8 @@ class EnrolmentConfig(_Section, frozen=True):
     """0: as the servers limit everybody."""
     payload_bytes: Annotated[int, Meta(ge=0)] = 0
     topics: Annotated[int, Meta(ge=0)] = 0
+    classes: tuple[Text, ...] = ()
+    """Message classes that are urgent."""
     days: Positive = 365.0
     """How long a credential counts."""
     clients_per_s: Positive = 10.0
@@ -275,7 +328,9 @@ class EnrolmentConfig(_Section, frozen=True):
     def rules(self) -> EnrolmentRules:
         """Return what is granted."""
         limits = (self.messages_per_s, self.payload_bytes, self.topics)
-        return EnrolmentRules(Rights(self.publish, self.subscribe, *limits), self.days)
+        return EnrolmentRules(
+            Rights(self.publish, self.subscribe, *limits, self.classes), self.days
+        )
 
 
 class ManagerConfig(_Section, frozen=True):

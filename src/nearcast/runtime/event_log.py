@@ -20,6 +20,7 @@ from typing import Any
 import msgspec
 
 from nearcast.errors import NO_ROOM, ConfigError, OutputError, RestartNeededError
+from nearcast.links.kafka_sink import SinkCounts
 from nearcast.runtime.event_log_files import TABLES, SegmentFiles
 from nearcast.runtime.event_log_frames import (
     Counts,
@@ -61,6 +62,13 @@ class EventLogCounters:
     """Times that the disk refused."""
     last_error: str | None = None
     """Why it refuses; None while it works."""
+    kafka_sent: int = 0
+    kafka_waiting: int = 0
+    """On the disk: Kafka has not acknowledged them."""
+    kafka_dropped: int = 0
+    """The backlog was full, or Kafka will never take them."""
+    kafka_errors: int = 0
+    kafka_last_error: str | None = None
 
 
 class EventLog:
@@ -96,7 +104,7 @@ class EventLog:
             if value is not None and not value > 0:
                 raise ConfigError(f"{name} of the event log must be positive, not {value}")
         try:
-            for table in TABLES:  # complains here; and what a crash left is removed
+            for table in TABLES if settings.files else ():  # complains; clears what a crash left
                 SegmentFiles(Path(settings.folder) / table, settings.server)
         except OSError as reason:
             kind = RestartNeededError if reason.errno in NO_ROOM else OutputError
@@ -212,10 +220,21 @@ class EventLog:
             if counts.last_error is not None and counters.last_error is None:
                 _log.warning("event log: %s; trying again, the server goes on", counts.last_error)
             counters.last_error = counts.last_error
+            self._note_kafka(counts.kafka, before.kafka)
             for _ in range(counts.flushes - before.flushes):
                 self._flushes.pop(0).set_result(None)
             if dropped and self._is_closed:
                 _log.error("event log: %d rows are lost, the disk refused them", dropped)
+
+    def _note_kafka(self, counts: SinkCounts, before: SinkCounts) -> None:
+        counters = self.counters
+        counters.kafka_sent += counts.sent - before.sent
+        counters.kafka_dropped += counts.dropped - before.dropped
+        counters.kafka_errors += counts.errors - before.errors
+        counters.kafka_waiting = counts.waiting
+        if counts.last_error is not None and counters.kafka_last_error is None:
+            _log.warning("kafka: %s; %d records wait", counts.last_error, counts.waiting)
+        counters.kafka_last_error = counts.last_error
 
     def _on_lost(self, reason: str) -> None:
         """Go on without the process for a while; what it held is lost."""

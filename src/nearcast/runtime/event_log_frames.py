@@ -7,6 +7,8 @@ from typing import Any
 
 import msgspec
 
+from nearcast.links.kafka_settings import KafkaSettings
+from nearcast.links.kafka_sink import SinkCounts
 from nearcast.runtime.pipe_frames import pack_frame
 
 __all__ = [
@@ -31,6 +33,11 @@ class EventLogSettings(msgspec.Struct, frozen=True):
     keep_mb: float | None = None
     keep_days: float | None = None
     """How much of this server's files stays, and for how long; None: all, for ever."""
+    files: bool = True
+    """Whether there are files at all; else the rows go to Kafka only."""
+    kafka: KafkaSettings | None = None
+    backlog: str = ""
+    """Folder of what waits for Kafka."""
 
 
 class _Command(msgspec.Struct, array_like=True, tag=True):
@@ -62,6 +69,7 @@ class Counts(msgspec.Struct, array_like=True):
     """Files that were removed, because there were too many or they were too old."""
     flushes: int = 0
     """Flushes that are done."""
+    kafka: SinkCounts = msgspec.field(default_factory=SinkCounts)
 
 
 _encode = msgspec.msgpack.Encoder().encode

@@ -23,6 +23,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from nearcast.links.kafka_records import notification_record, publication_record
+from nearcast.links.kafka_sink import KafkaSink
 from nearcast.links.steady_clock import SteadyClock
 from nearcast.runtime.event_log_files import TABLES, Retention, SegmentFiles
 from nearcast.runtime.event_log_frames import (
@@ -45,6 +47,7 @@ _ROWS_AT_ONCE = 5_000
 """Rows that wait as they are before they become columns, which are smaller."""
 _NICENESS = 5
 """Analysis can wait; messages cannot."""
+_KAFKA_POLL_S = 0.02
 
 
 class _EventLogProcess:
@@ -57,8 +60,12 @@ class _EventLogProcess:
     ) -> None:
         self._socket, self._settings, self._clock = sock, settings, clock
         self._files = {
-            table: open_files(Path(settings.folder) / table, settings.server) for table in TABLES
+            table: open_files(Path(settings.folder) / table, settings.server)
+            for table in (TABLES if settings.files else ())
         }
+        self._kafka: KafkaSink | None = None
+        if settings.kafka is not None:
+            self._kafka = KafkaSink(settings.kafka, Path(settings.backlog))
         self._writer: SegmentWriter | None = None
         self._waiting: dict[str, list[tuple[Any, ...]]] = {table: [] for table in TABLES}
         self._counts = Counts()
@@ -75,6 +82,8 @@ class _EventLogProcess:
                 ends_at = float("inf")
                 first_s = self._settings.segment_s * random.uniform(0.3, 1.0)
             wait_s = None if ends_at == float("inf") else max(0.0, ends_at - time.monotonic())
+            if self._kafka is not None and self._kafka.is_busy:
+                wait_s = _KAFKA_POLL_S if wait_s is None else min(wait_s, _KAFKA_POLL_S)
             if poll.poll(None if wait_s is None else wait_s * 1e3):
                 size, frames = reader.read()
                 if not size:
@@ -90,11 +99,16 @@ class _EventLogProcess:
             if time.monotonic() >= ends_at:
                 self._end_segments()
                 ends_at = time.monotonic() + self._settings.segment_s
+            if self._kafka is not None:
+                self._kafka.advance()
             self._tell()
         self._end_segments()
         if self._writer is not None:
             self._counts.dropped += self._writer.drop()
         self._tell()
+        if self._kafka is not None:
+            self._kafka.close()
+            self._tell()
 
     def _holds_rows(self) -> bool:
         return any(self._waiting.values()) or (self._writer is not None and self._writer.rows > 0)
@@ -102,11 +116,24 @@ class _EventLogProcess:
     def _take(self, data: bytes) -> None:
         match decode_command(data):
             case Rows(publications, notifications):
-                self._waiting["publications"] += publications
-                self._waiting["notifications"] += notifications
+                self._to_kafka(publications, notifications)
+                if self._settings.files:
+                    self._waiting["publications"] += publications
+                    self._waiting["notifications"] += notifications
+                else:
+                    self._counts.written += len(publications) + len(notifications)
             case Flush():
                 self._end_segments()
                 self._counts.flushes += 1
+
+    def _to_kafka(
+        self, publications: Sequence[tuple[Any, ...]], notifications: Sequence[tuple[Any, ...]]
+    ) -> None:
+        settings, sink = self._settings.kafka, self._kafka
+        if settings is not None and sink is not None:
+            records = [publication_record(row, settings) for row in publications]
+            records += [notification_record(row, settings) for row in notifications]
+            sink.take(records)
 
     def _prepare(self) -> None:
         """Load Arrow with the first rows: it takes a while and tens of MB, so not before."""
@@ -153,6 +180,8 @@ class _EventLogProcess:
             self._counts.last_error = str(done.error)
 
     def _tell(self) -> None:
+        if self._kafka is not None:
+            self._counts.kafka = msgspec.structs.replace(self._kafka.counts)
         if self._counts != self._told:
             self._told = msgspec.structs.replace(self._counts)
             with contextlib.suppress(OSError):  # the server is gone

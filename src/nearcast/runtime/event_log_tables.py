@@ -33,6 +33,7 @@ _PUBLICATIONS = pa.schema(
         ("epoch", pa.int64()),
         ("durable", pa.bool_()),
         ("server", pa.string()),
+        ("payload", pa.binary()),
     ]
 )
 _NOTIFICATIONS = pa.schema(
@@ -127,4 +128,5 @@ def _read(folder: Path, kind: str) -> pa.Table:
             tables.append(parquet.read_table(file, partitioning=None))
         except FileNotFoundError:
             continue  # too old by now: the server removed it
-    return pa.concat_tables(tables)
+    # segments that an older nearcast wrote have fewer columns
+    return pa.concat_tables(tables, promote_options="default")

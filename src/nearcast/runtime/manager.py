@@ -11,7 +11,6 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from nearcast.errors import ConfigError, OutputError, TrustError
@@ -22,6 +21,7 @@ from nearcast.runtime.config import ManagerConfig
 from nearcast.runtime.config_files import read_key_file
 from nearcast.runtime.http_endpoint import HttpEndpoint
 from nearcast.runtime.manager_files import ManagerFiles
+from nearcast.runtime.manager_flows import ManagerFlows
 from nearcast.runtime.manager_http import (
     CredentialKind,
     Tokens,
@@ -30,6 +30,7 @@ from nearcast.runtime.manager_http import (
     manager_metrics,
     read_token,
 )
+from nearcast.runtime.manager_plans import AskedPlan, PlanPart, check_in_force, plan_part
 from nearcast.runtime.manager_site import (
     open_site,
     prepare_another_plan,
@@ -152,7 +153,12 @@ class LiveManager:
             signer,
             cloud=config.site.cloud,
             incarnation=draw_incarnation(os.urandom),
+            areas=config.site.coverage if config.site.roaming else None,
         )
+        self.flows = ManagerFlows(
+            config.site, self._manager, self._install_flows, self._send, self._clock
+        )
+        """What operators ask about flows."""
         self.refused_requests: Counter[str] = Counter()
         self.http: HttpEndpoint | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -221,14 +227,15 @@ class LiveManager:
         _log.info("revoked", extra={"fields": {"kind": kind, "name": name}})
         return self._manager.state.revocations.version
 
-    async def adopt(self, folder: Path) -> int:
-        """Adopt another plan of the same scenario; return its version."""
+    async def adopt(self, asked: AskedPlan) -> int:
+        """Adopt another plan for the same servers; return its version."""
+        check_in_force(asked, self._manager.state)
         if self._is_adopting:
             raise TooManyError("another plan is being adopted; try again later")
         self._is_adopting = True
         try:
             plan = await prepare_another_plan(
-                self._config.site, folder, self._store, self._manager.state, self._clock()
+                self._config.site, asked, self._store, self._manager.state, self._clock()
             )
             # servers and revocations may have changed meanwhile: the state of now counts
             state = self._manager.state
@@ -237,9 +244,13 @@ class LiveManager:
         finally:
             self._is_adopting, self._is_swept = False, False
         self._install(state)
-        fields = {"version": plan.version.version, "folder": str(folder)}
+        fields = {"version": plan.version.version, "folder": str(asked.plan)}
         _log.info("plan_adopted", extra={"fields": fields})
         return plan.version.version
+
+    def plan_part(self, part: PlanPart, after: str) -> dict[str, Any]:
+        """Return some rows of the plan in force: those that follow a name."""
+        return plan_part(self._store.clients, self._manager.state, part, after)
 
     @property
     def processors(self) -> tuple[ProcessorRule, ...]:
@@ -256,6 +267,11 @@ class LiveManager:
         self._install(state)
         _log.info("processors_changed", extra={"fields": {"revision": state.revision}})
         return state.revision
+
+    def _install_flows(self, state: ManagerState) -> None:
+        self._store.save_flows(state)
+        self._install(state)
+        _log.info("flows_changed", extra={"fields": {"revision": state.revision}})
 
     def find_client(self, client: str) -> EnrolledClient | None:
         """Return an enrolled client."""

@@ -1,4 +1,4 @@
-"""What is asked of the manager over HTTP: enrol clients, revoke, adopt a plan, set processors.
+"""What is asked of the manager over HTTP: enrol clients, revoke, adopt a plan, set processors, run flows.
 
 Such requests show a token. That of operators may do all of it; that of enrolment may enrol new
 clients, and ask for those that are enrolled. Answers are JSON; an error is one line under
@@ -9,15 +9,18 @@ from __future__ import annotations
 
 import asyncio
 import hmac
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol, cast
 from urllib.parse import unquote
 
 import msgspec
 
 from nearcast.errors import ConfigError, NearcastError, OutputError, TrustError
+from nearcast.runtime.manager_flows import FlowService, answer_flows
+from nearcast.runtime.manager_plans import AskedPlan, PlanPart
 from nearcast.runtime.metric_text import MetricText
 from nearcast.server.enrolment import EnrolledClient, Enrolment
 from nearcast.server.processor_rules import ProcessorRule
@@ -47,6 +50,7 @@ _REFUSALS = {
     503: "unavailable",
 }
 """By the status of the answer."""
+_PLAN_PART = re.compile(r"/plans/in-force/(homes|brokers)/(.*)", re.DOTALL)
 Answer = tuple[int, Any]
 """Status and content, to be sent as JSON."""
 
@@ -92,8 +96,17 @@ class ManagerService(Protocol):
         """Return where a server is."""
         ...
 
-    async def adopt(self, folder: Path) -> int:
+    async def adopt(self, asked: AskedPlan) -> int:
         """Adopt another plan; return its version."""
+        ...
+
+    def plan_part(self, part: PlanPart, after: str) -> dict[str, Any]:
+        """Return some rows of the plan in force: those that follow a name."""
+        ...
+
+    @property
+    def flows(self) -> FlowService:
+        """What is asked about flows."""
         ...
 
     @property
@@ -118,10 +131,6 @@ class _EnrolBody(msgspec.Struct, forbid_unknown_fields=True):
 class _RevokeBody(msgspec.Struct, forbid_unknown_fields=True):
     kind: CredentialKind
     name: str
-
-
-class _PlanBody(msgspec.Struct, forbid_unknown_fields=True):
-    plan: str
 
 
 def read_token(path: Path) -> str:
@@ -236,13 +245,17 @@ async def _answer(service: ManagerService, method: str, path: str, body: bytes) 
         asked = msgspec.json.decode(body, type=_RevokeBody)
         return 200, {"version": await service.revoke(asked.kind, asked.name)}
     if (method, path) == ("POST", "/plans"):
-        plan = Path(msgspec.json.decode(body, type=_PlanBody).plan)
-        return 200, {"plan_version": await service.adopt(plan)}
+        wanted = msgspec.json.decode(body, type=AskedPlan, dec_hook=_to_path)
+        return 200, {"plan_version": await service.adopt(wanted)}
+    if method == "GET" and (found := _PLAN_PART.fullmatch(path)):
+        return 200, service.plan_part(cast("PlanPart", found[1]), unquote(found[2]))
     if (method, path) == ("PUT", "/processors"):
         rules = msgspec.json.decode(body, type=list[ProcessorRule])
         return 200, {"revision": await service.set_processors(rules)}
     if (method, path) == ("GET", "/processors"):
         return 200, msgspec.to_builtins(list(service.processors))
+    if path == "/flows" or path.startswith("/flows/"):
+        return await answer_flows(service.flows, method, path, body)
     return 404, {"error": f"there is no {method} {path}"}
 
 
@@ -300,3 +313,7 @@ def _about(service: ManagerService, clients: Sequence[EnrolledClient]) -> dict[s
             for one in clients
         ],
     }
+
+
+def _to_path(kind: type, value: Any) -> Any:
+    return kind(value)

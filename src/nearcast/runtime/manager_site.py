@@ -6,19 +6,20 @@ import hashlib
 import logging
 from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from nearcast.domain.output_folder import PLAN_FILE, SCENARIO_FILE
-from nearcast.errors import ConfigError, TrustError
+from nearcast.errors import AreaError, ConfigError, PlanError, TrustError
 from nearcast.runtime.config import ManagerConfig, SiteConfig
+from nearcast.runtime.manager_plans import AskedPlan
 from nearcast.runtime.manager_store import ManagerStore
 from nearcast.runtime.plan_preparation import PreparedPlan, prepare_plan
 from nearcast.runtime.trust_files import read_credential
-from nearcast.server.manager_state import ManagerState, SiteServer, with_plan
+from nearcast.server.manager_state import ManagerState, SiteServer, coverage_order, with_plan
 from nearcast.server.orders_from_plan import check_servers
+from nearcast.server.roaming import coverage_of
 from nearcast.server.site_orders import ServerOrder
 from nearcast.trust.credentials import ServerCredential, read_body
 from nearcast.trust.signed import read_signed
@@ -51,7 +52,8 @@ async def open_site(config: ManagerConfig, store: ManagerStore, now: float) -> M
     except OSError as error:
         raise ConfigError(f"{error.filename}: cannot be read: {error.strerror}") from None
     orders = server_orders(config)
-    settings = _digest((config.site.cloud, orders))
+    site = config.site
+    settings = _digest((site.cloud, orders, site.roaming, site.coverage))
     processors = _digest(config.site.processors)
     if state is None or source not in (None, store.fact("source")):
         plan = await prepare_plan(
@@ -73,27 +75,46 @@ async def open_site(config: ManagerConfig, store: ManagerStore, now: float) -> M
         state = _with_configured_processors(state, config, store)
         store.save_servers(state, settings=settings, configured_processors=processors)
         _log.info("settings_changed", extra={"fields": {"revision": state.revision}})
+    if site.roaming:
+        try:
+            coverage_of(coverage_order(state.servers, site.coverage))
+        except AreaError as error:
+            raise ConfigError(f"site.coverage: {error}") from None
     return state
 
 
 async def prepare_another_plan(
-    site: SiteConfig, folder: Path, store: ManagerStore, state: ManagerState, now: float
+    site: SiteConfig, asked: AskedPlan, store: ManagerStore, state: ManagerState, now: float
 ) -> PreparedPlan:
-    """Prepare another plan of the scenario that the site runs, for the servers that it has.
+    """Prepare another plan, for the servers that the site has.
+
+    It is one of the scenario that the site runs, or brings a scenario of its own, in which
+    clients have other places and topics: then no later start knows more than the plan itself.
 
     Raises
     ------
     NearcastError
-        When the plan does not fit, or the scenario is no longer the one that is known.
+        When the plan does not fit, the site's scenario is no longer the one that is known, or
+        the plan's own has other servers.
     """
+
+    def same_servers(servers: Mapping[str, SiteServer]) -> Mapping[str, SiteServer]:
+        edges = {name for name, one in state.servers.items() if one.place_km is not None}
+        if edges != servers.keys():
+            other = min(edges ^ servers.keys())
+            raise PlanError(f"the site and the plan's scenario do not both have server {other!r}")
+        return state.servers
+
+    if asked.scenario is not None:
+        site = msgspec.structs.replace(site, scenario=asked.scenario)
     return await prepare_plan(
         site,
-        folder,
+        asked.plan,
         store,
         state,
         now,
-        with_addresses=lambda _servers: state.servers,
-        scenario_known=str(store.fact("scenario")),
+        with_addresses=same_servers,
+        scenario_known=None if asked.scenario is not None else str(store.fact("scenario")),
     )
 
 

@@ -16,6 +16,7 @@ from typing import Any
 import msgspec
 
 from nearcast.errors import ConfigError, NearcastError, OutputError, RestartNeededError
+from nearcast.flow.flow_orders import FlowOrder
 from nearcast.runtime.next_plan import NextPlan, plan_rows, sweep_plans
 from nearcast.runtime.stored_clients import StoredClients
 from nearcast.server.enrolment import EnrolledClient
@@ -211,6 +212,12 @@ class ManagerStore:
         with self._transaction(state.revision) as database:
             _save_processors(database, state.processors)
 
+    def save_flows(self, state: ManagerState) -> None:
+        """Write which flows run."""
+        with self._transaction(state.revision) as database:
+            text = msgspec.json.encode(state.flows).decode()
+            database.execute("REPLACE INTO facts VALUES ('flows', ?)", (text,))
+
     def save_revocations(self, state: ManagerState) -> None:
         """Write what was revoked."""
         with self._transaction(state.revision) as database:
@@ -299,7 +306,8 @@ class ManagerStore:
         revocations = (
             msgspec.msgpack.decode(revoked, type=RevocationList) if revoked else RevocationList()
         )
-        return ManagerState(revision, servers, versions, topics, rules, revocations)
+        flows = msgspec.json.decode(self.fact("flows") or "[]", type=tuple[FlowOrder, ...])
+        return ManagerState(revision, servers, versions, topics, rules, revocations, flows)
 
 
 def _save_servers(database: sqlite3.Connection, servers: Iterable[SiteServer]) -> None:

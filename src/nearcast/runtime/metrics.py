@@ -48,6 +48,8 @@ class Gauges:
     interests: int = 0
     handover_notifications: int = 0
     mesh_waiting: int = 0
+    flow_queued: int = 0
+    flow_outgoing: int = 0
     storage_used: float = 0.0
     """Sum of the spool sizes, in messages."""
     storage_limit: float | None = None
@@ -58,6 +60,8 @@ class Gauges:
     uncommitted_seconds: float = 0.0
     """How long the oldest of them has waited for the disk."""
     event_log_rows_held: int = 0
+    kafka_records_sent: int = 0
+    kafka_records_waiting: int = 0
     """Rows of the event log in memory."""
     mesh_resent: int = 0
     """Messages to other servers that were sent again."""
@@ -68,6 +72,9 @@ class Gauges:
     credential_days_left: float | None = None
     """Of the server's own."""
     servers_not_trusted: int = 0
+    overlay_keys: int = 0
+    overlay_servers_known: int = 0
+    overlay_repairs: int = 0
     mesh_sent_bytes: int = 0
     mesh_received_bytes: int = 0
     spool_messages: Mapping[str, int] = field(default_factory=dict)

@@ -26,6 +26,10 @@ _PER_PASS = 64
 _GATHER_S = 0.0005
 """From a pass with publications to the next one with datagrams, at least: two or three messages in
 one pass cost each two thirds of what one alone does. Who publishes more seldom does not wait."""
+_PER_SHORT_PASS = 8
+"""As few are read in a pass while urgent datagrams come, which wait for a whole pass at worst."""
+_SHORT_PASSES_S = 1.0
+"""How long urgent datagrams count as coming after the last one."""
 _STRANGERS_PER_PASS = 16
 """Few: datagrams of sessions that come meanwhile wait for no more than these."""
 
@@ -36,8 +40,8 @@ class PortReader:
     Parameters
     ----------
     on_datagrams
-        Called with each batch of datagrams of sessions, and how many seconds the first waited;
-        tells whether publications were among them.
+        Called with each batch of datagrams of sessions, and how many seconds the first waited, or
+        None for those that are marked as urgent; tells whether publications were among them.
     on_strangers
         Called with each batch of others, and whether more come than are read.
     """
@@ -46,7 +50,7 @@ class PortReader:
         self,
         loop: asyncio.AbstractEventLoop,
         port: SortedPort,
-        on_datagrams: Callable[[Batch, float], bool],
+        on_datagrams: Callable[[Batch, float | None], bool],
         on_strangers: Callable[[Batch, bool], None],
     ) -> None:
         self._loop, self._port = loop, port
@@ -57,17 +61,21 @@ class PortReader:
         """How many strangers may still be read in this window."""
         self._window_ends_s = self._flooded_until_s = float("-inf")
         self._pause: asyncio.TimerHandle | None = None
+        self._urgent_until_s = float("-inf")
 
     def start(self) -> None:
         """Read from now on."""
         self._loop.add_reader(self._port.sessions.fileno(), self._read_sessions)
+        if self._port.urgent is not None:
+            self._loop.add_reader(self._port.urgent.fileno(), self._read_urgent)
         self._heed_strangers()
 
     def stop(self) -> None:
         """Read no more."""
         self._loop.remove_reader(self._port.sessions.fileno())
-        if self._port.strangers is not None:
-            self._loop.remove_reader(self._port.strangers.fileno())
+        for other in (self._port.urgent, self._port.strangers):
+            if other is not None:
+                self._loop.remove_reader(other.fileno())
         if self._pause is not None:
             self._pause.cancel()
 
@@ -77,12 +85,29 @@ class PortReader:
             self._muted = sessions
             with contextlib.suppress(OSError):
                 self._port.sessions.drop(sessions)
+                if self._port.urgent is not None:
+                    self._port.urgent.drop(sessions)
+
+    def _read_urgent(self) -> None:
+        urgent = self._port.urgent
+        assert urgent is not None
+        batch = urgent.take(_PER_PASS)
+        if batch:
+            self._urgent_until_s = self._loop.time() + _SHORT_PASSES_S
+            self._on_datagrams(batch, None)
 
     def _read_sessions(self) -> None:
-        batch, waited_s = self._port.sessions.drain(_PER_PASS)
+        limit = _PER_PASS
+        if self._urgent_until_s > float("-inf"):
+            self._read_urgent()
+            if self._loop.time() < self._urgent_until_s:
+                limit = _PER_SHORT_PASS
+            else:
+                self._urgent_until_s = float("-inf")
+        batch, waited_s = self._port.sessions.drain(limit)
         if waited_s > _LATE_S:
             self._is_late = True
-        if batch and self._on_datagrams(batch, waited_s) and len(batch) < _PER_PASS:
+        if batch and self._on_datagrams(batch, waited_s) and len(batch) < limit:
             self._port.sessions.gather(_GATHER_S)  # after a full batch others wait already
 
     def _heed_strangers(self) -> None:

@@ -18,7 +18,7 @@ from nearcast.broker.notifications import (
     Notification,
 )
 from nearcast.broker.processing import Outcome
-from nearcast.broker.requests import Failure, ProcessRequest, ProcessResult
+from nearcast.broker.requests import Failure, MadeProcessor, ProcessRequest, ProcessResult
 from nearcast.runtime.pipe_frames import pack_frame
 from nearcast.wire.publication import Publication
 
@@ -32,7 +32,9 @@ __all__ = [
     "Context",
     "Done",
     "Forget",
+    "Merge",
     "Ready",
+    "Split",
     "decode_answer",
     "decode_command",
     "done",
@@ -73,6 +75,23 @@ class Batch(_Frame):
 
     topic: str
     records: list[bytes]
+    names: list[str] = []
+    """For a component of a flow: the topics of the records."""
+
+
+class Split(_Frame):
+    """To the child: take off the state of the content ids with an index of this range."""
+
+    topic: str
+    low: int
+    high: int
+
+
+class Merge(_Frame):
+    """To the child: take this state in besides the own one."""
+
+    topic: str
+    state: bytes
 
 
 class Forget(_Frame):
@@ -95,16 +114,30 @@ _Number = Annotated[int, msgspec.Meta(ge=0)]
 class Done(_Frame):
     """From the child: what became of a batch."""
 
-    notifications: list[tuple[bytes, list[Any] | None, _Number]]
-    """Payload; audience as its name and fields, None for all; number of the cause in the batch."""
+    notifications: list[
+        tuple[
+            bytes,
+            list[Any] | None,
+            _Number,
+            dict[str, Any] | None,
+            str | None,
+            float | None,
+        ]
+    ]
+    """Payload; audience as its name and fields, None for all; number of the cause in the batch;
+    attributes, area and validity, None for those of the cause."""
     state: bytes | None
     failures: list[tuple[str, _Number | None]]
     """What went wrong, and the number of the message in the batch."""
     elapsed_s: float
     malformed: _Number
+    made: MadeProcessor | None = None
+    """Of the first answer."""
+    part: bytes | None = None
+    """The state that was taken off."""
 
 
-Command = Begin | Context | Batch | Forget
+Command = Begin | Context | Batch | Split | Merge | Forget
 Answer = Ready | Begun | Done
 
 _AUDIENCES = {
@@ -151,7 +184,15 @@ def request_frames(request: ProcessRequest) -> bytes:
     for start in range(0, len(context), _CONTEXT_MESSAGES):
         part = context[start : start + _CONTEXT_MESSAGES]
         parts.append(frame(Context(topic, [one.record() for one in part])))
-    parts.append(frame(Batch(topic, [one.record() for one in request.batch])))
+    if request.split is not None:
+        parts.append(frame(Split(topic, *request.split)))
+    elif request.merge is not None:
+        parts.append(frame(Merge(topic, request.merge)))
+    else:
+        batch, names = request.batch, list[str]()
+        if batch and batch[0].topic != topic:  # of a component
+            names = [one.topic for one in batch]
+        parts.append(frame(Batch(topic, [one.record() for one in batch], names)))
     return b"".join(parts) if len(parts) > 1 else parts[0]
 
 
@@ -162,7 +203,14 @@ def done(
     numbers = {id(message): number for number, message in enumerate(batch)}
     return Done(
         [
-            (one.payload, _audience_fields(one.audience), numbers[id(one.cause)])
+            (
+                one.payload,
+                _audience_fields(one.audience),
+                numbers[id(one.cause)],
+                one.attributes,
+                one.area,
+                one.valid_until_s,
+            )
             for one in outcome.notifications
         ],
         outcome.state,
@@ -180,8 +228,15 @@ def result_of(request: ProcessRequest, answer: Done) -> ProcessResult:
     batch = request.batch
     try:
         notifications = [
-            Notification(payload, _ALL if fields is None else _audience(fields), batch[number])
-            for payload, fields, number in answer.notifications
+            Notification(
+                payload,
+                _ALL if fields is None else _audience(fields),
+                batch[number],
+                attributes,
+                area,
+                valid_until_s,
+            )
+            for payload, fields, number, attributes, area, valid_until_s in answer.notifications
         ]
         failures = [
             Failure(detail, None if number is None else batch[number])
@@ -197,6 +252,8 @@ def result_of(request: ProcessRequest, answer: Done) -> ProcessResult:
         failures,
         answer.elapsed_s,
         malformed=answer.malformed,
+        made=answer.made,
+        part=answer.part,
     )
 
 

@@ -15,6 +15,7 @@ from nearcast.errors import ConfigError
 from nearcast.links.tcp_mesh import TcpMesh
 from nearcast.runtime.config import ManagerConfig, ServerConfig, split_host_port
 from nearcast.runtime.config_files import load_config, read_key_file
+from nearcast.runtime.crash_points import with_crash_points
 from nearcast.runtime.logs import start_logging
 from nearcast.runtime.server import run_server
 
@@ -52,7 +53,7 @@ def serve(config_file: Path, role: str | None = None, parent_fd: int | None = No
 
             await run_manager(config, mesh, stop)
         else:
-            await run_server(config, mesh, stop)
+            await run_server(config, with_crash_points(mesh, config.data), stop)
 
     run_process(run, parent_fd)
 

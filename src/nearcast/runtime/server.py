@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import time
 from contextlib import AsyncExitStack
+from random import SystemRandom
 from typing import Any
 
-from nearcast.broker.guard import GuardSettings
 from nearcast.broker.requests import ProcessResult
 from nearcast.errors import (
     NO_ROOM,
@@ -25,7 +26,6 @@ from nearcast.links.steady_clock import SteadyClock
 from nearcast.runtime.config import ServerConfig
 from nearcast.runtime.config_files import read_key_file
 from nearcast.runtime.event_log import EventLog
-from nearcast.runtime.event_log_frames import EventLogSettings
 from nearcast.runtime.http_endpoint import HttpEndpoint
 from nearcast.runtime.metrics import ServerMetrics
 from nearcast.runtime.orders_file import OrdersFile
@@ -33,16 +33,16 @@ from nearcast.runtime.peer_trust import PeerTrust
 from nearcast.runtime.port_reader import PortReader
 from nearcast.runtime.processor_host import ProcessorHost
 from nearcast.runtime.server_report import ServerReport
+from nearcast.runtime.settings_of_config import event_log_settings, settings_of, spooled_rows
 from nearcast.runtime.spool_process import SpoolProcessSettings
 from nearcast.runtime.spool_writer import SpoolWriter
 from nearcast.runtime.trust_files import open_trust
 from nearcast.runtime.watchdog import HUNG_FILE, Heartbeat, WatchdogSettings, read_hung
 from nearcast.server.outputs import Outputs, StageDelays
 from nearcast.server.peer_channels import PeerChannels, draw_incarnation
-from nearcast.server.server import ClientAccess, Server
-from nearcast.server.server_settings import EdgeSettings, ServerSettings
+from nearcast.server.server import Server
+from nearcast.server.server_settings import ClientAccess, EdgeSettings
 from nearcast.server.site_orders import Orders
-from nearcast.server.stream_targets import Capacity
 from nearcast.spool.recovery import Recovery
 from nearcast.wire.session_index import first_word
 from nearcast.wire.settings import Address
@@ -51,6 +51,10 @@ __all__ = ["LiveServer", "run_server", "run_until"]
 
 _log = logging.getLogger(__name__)
 _LAG_INTERVAL_S = 0.1
+_LOAD_WEIGHT = 0.2
+"""Of the last interval in the mean load."""
+_STALL_S = 0.5
+"""Pauses of the loop or the disk that are logged: not much longer ones and others take over."""
 _ORDERS_FILE = "orders.msgpack"
 
 
@@ -60,10 +64,10 @@ class LiveServer:
     Parameters
     ----------
     key
-        Its X25519 private key; None when it has no clients.
+        Its X25519 private key.
     """
 
-    def __init__(self, config: ServerConfig, mesh: MeshLink, key: bytes | None) -> None:
+    def __init__(self, config: ServerConfig, mesh: MeshLink, key: bytes) -> None:
         self.config, self._key = config, key
         self._mesh: MeshLink = (
             EmulatedMesh(mesh, config.emulation.delays_s) if config.emulation else mesh
@@ -82,6 +86,7 @@ class LiveServer:
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = float("inf")
         self._lag_due = 0.0
+        self._cpu_s = time.thread_time()
         self._delays: list[StageDelays] = []
         """Of notifications since the metrics were last told."""
 
@@ -112,10 +117,11 @@ class LiveServer:
 
     async def _open(self) -> None:
         config, opened = self.config, self._opened
-        if config.clients is not None and self._key is not None:
+        if config.clients is not None:
             limit = config.wire.datagram_limit + 1  # longer ones are seen to be too long
             host, port = config.clients.host, config.clients.port
-            self._udp = SortedPort(host, port, limit, first_word(self._key))
+            known, urgent = first_word(self._key), first_word(self._key, urgent=True)
+            self._udp = SortedPort(host, port, limit, known, urgent)
             opened.callback(self._udp.close)
         try:
             config.data.mkdir(parents=True, exist_ok=True)
@@ -142,19 +148,12 @@ class LiveServer:
             self._loop, self._on_results, timeout_s=config.processors.timeout_s
         )
         opened.callback(self._host.close)
-        if config.log.enabled:
-            log = config.log
-            settings = EventLogSettings(
-                str(config.log_folder),
-                config.id,
-                segment_rows=log.segment_rows,
-                segment_s=log.segment_s,
-                keep_mb=log.keep_mb or None,
-                keep_days=log.keep_days or None,
-            )
-            self._events = EventLog(settings)
+        if config.log.enabled or config.kafka is not None:
+            self._events = EventLog(event_log_settings(config))
             self._events.start()
             opened.push_async_callback(self._events.close)
+            if config.kafka is not None:
+                self._events.add(spooled_rows(recovered.state.topics, config.id), ())
         self._channels = PeerChannels(draw_incarnation(os.urandom))
         self.node = self._make_server(recovered, heartbeat)
         self.report = ServerReport(
@@ -207,49 +206,33 @@ class LiveServer:
             _log.warning("orders_refused", extra={"fields": {"reason": str(error)}})
 
     def _make_server(self, recovered: Recovery, heartbeat: Heartbeat) -> Server:
-        config = self.config
-        settings = ServerSettings(
-            config.id,
-            self.trust.manager.server if self.trust.manager is not None else "",
-            Capacity(
-                float("inf") if config.limits.storage is None else config.limits.storage,
-                float("inf") if config.limits.compute is None else config.limits.compute,
-                config.limits.streams,
-            ),
-            inline_processors=frozenset(config.processors.inline) - self._hung_processors(),
-            allowed_processors=None if config.role == "standalone" else config.processors.may_run,
-            guard=GuardSettings(
-                budget_s=config.processors.budget_s, quarantine_s=config.processors.quarantine_s
-            ),
-            retry_after_s=config.busy.retry_after_ms / 1e3,
-            topic_limit=config.limits.topics,
-            topic_idle_s=config.limits.topic_idle_s,
-            stream_limit=config.limits.publishers_per_topic,
-            stream_idle_s=config.limits.publisher_idle_s,
-            takeover_s=config.limits.takeover_s,
-        )
+        config, hung = self.config, self._hung_processors()
+        manager = self.trust.manager.server if self.trust.manager is not None else ""
+        settings = settings_of(config, manager, hung)
         access = None
-        if self._key is not None:
+        if config.clients is not None:
             edge = EdgeSettings(queue_age_s=config.busy.queue_age_ms / 1e3)
-            access = ClientAccess(self._key, os.urandom, config.wire, edge)
+            access = ClientAccess(os.urandom, config.wire, edge)
         return Server(
             settings,
             self._channels,
             self.clock,
             self.trust.trust,
+            self._key,
             recovered.state.topics,
             access,
             watch=heartbeat,
             damages=len(recovered.damages),
+            chance=SystemRandom(),
         )
 
-    def _hung_processors(self) -> set[str]:
+    def _hung_processors(self) -> frozenset[str]:
         """Return the processors that may not run in the loop, because they hung it before."""
         hung = read_hung(self.config.data)
         for one in hung:
             fields = {"topic": one.topic, "processor": one.processor}
             _log.error("processor_hung_the_server", extra={"fields": fields})
-        return {one.processor for one in hung}
+        return frozenset(one.processor for one in hung)
 
     def _prepare_processors(self) -> None:
         """Have processors that are not inline loaded before their first message."""
@@ -259,9 +242,10 @@ class LiveServer:
 
     # Events of the loop
 
-    def _on_datagrams(self, batch: list[tuple[bytes, Address]], queue_age_s: float) -> bool:
+    def _on_datagrams(self, batch: list[tuple[bytes, Address]], queue_age_s: float | None) -> bool:
         now = self.clock()
-        self.metrics.queue_age_s = queue_age_s
+        if queue_age_s is not None:
+            self.metrics.queue_age_s = queue_age_s
         self.node.commit_wait_s = self._writer.oldest_wait_s(now)
         out = self.node.on_datagrams(batch, now, queue_age_s)
         self._do(out)
@@ -304,17 +288,28 @@ class LiveServer:
     def _watch_lag(self) -> None:
         now = self._loop.time()
         self._orders_file.retry()
-        self.metrics.observe("sync", self._writer.take_sync_seconds())
+        syncs_s = self._writer.take_sync_seconds()
+        self.metrics.observe("sync", syncs_s)
+        self._note_stall("disk", max(syncs_s, default=0.0))
         delays, self._delays = self._delays, []
         self.metrics.observe_delays(delays)
         if self._lag_due:
             lag_s = max(0.0, now - self._lag_due)
             self.metrics.observe_lag(lag_s)
+            self._note_stall("loop", lag_s)
             self.node.loop_lag_s = max(lag_s, 0.9 * self.node.loop_lag_s)
+            passed_s, cpu_s = now - self._lag_due + _LAG_INTERVAL_S, time.thread_time()
+            load = self.node.flows.load
+            load.busy_share += _LOAD_WEIGHT * ((cpu_s - self._cpu_s) / passed_s - load.busy_share)
+            load.loop_lag_s, self._cpu_s = self.node.loop_lag_s, cpu_s
         if self.node.sessions is not None:
             self._reader.mute(self.node.sessions.muted(self.clock()))
         self._lag_due = now + _LAG_INTERVAL_S
         self._lag_timer = self._loop.call_at(self._lag_due, self._watch_lag)
+
+    def _note_stall(self, what: str, stalled_s: float) -> None:
+        if stalled_s >= _STALL_S:
+            _log.warning("stalled", extra={"fields": {"what": what, "s": round(stalled_s, 2)}})
 
     # What the state machine wants done
 
@@ -365,8 +360,7 @@ async def run_server(config: ServerConfig, mesh: MeshLink, stop: asyncio.Event) 
     RestartNeededError
         When its spool is lost: a new start may recover it.
     """
-    key = read_key_file(config.key_file) if config.clients is not None else None
-    server = LiveServer(config, mesh, key)
+    server = LiveServer(config, mesh, read_key_file(config.key_file))
     await server.start()
     await run_until(server, stop)
 

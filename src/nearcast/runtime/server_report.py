@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any
 
 from nearcast.links.mesh import MeshLink
@@ -16,6 +17,7 @@ from nearcast.runtime.metrics import Gauges, ServerMetrics
 from nearcast.runtime.peer_trust import PeerTrust
 from nearcast.runtime.processor_host import ProcessorHost
 from nearcast.runtime.spool_writer import SpoolWriter
+from nearcast.server.overlay_part import RingStatus
 from nearcast.server.peer_channels import PeerChannels
 from nearcast.server.server import Server
 
@@ -59,7 +61,7 @@ class ServerReport:
     def status(self) -> dict[str, Any]:
         """Return what an operator wants to see."""
         server, orders = self._server, self._server.orders
-        targets = server.targets
+        targets, ring = server.targets, self._ring()
         return {
             "server": self._config.id,
             "role": self._config.role,
@@ -75,17 +77,19 @@ class ServerReport:
             "credential_days_left": round(self._trust.days_left, 1),
             "counts": dict(server.counts),
             "losses": self._metrics.losses(),
+            "flows": server.flows.status(),
+            "ring": None if ring is None else asdict(ring),
             **links_status(self._mesh),
         }
 
     def gauges(self) -> Gauges:
         """Return how the server is now."""
         server, limits, links = self._server, self._config.limits, self._mesh.states()
-        topics = server.broker.topics
+        topics, ring = server.broker.topics, self._ring()
         return Gauges(
             sessions=0 if server.sessions is None else len(server.sessions),
             sessions_half_open=0 if server.sessions is None else server.sessions.half_open,
-            sessions_muted=0 if server.sessions is None else server.sessions.muted_count,
+            sessions_muted=0 if server.sessions is None else server.sessions.paces.muted_count,
             topics=len(topics),
             topics_elsewhere=server.topics.elsewhere,
             publishers=sum(one.streams for one in topics.values()),
@@ -96,6 +100,8 @@ class ServerReport:
             else len(server.clients.subscriptions.interests.all),
             handover_notifications=0 if server.clients is None else server.clients.handover.kept,
             mesh_waiting=sum(map(self._channels.waiting, self._channels.servers)),
+            flow_queued=server.flows.watch.queued,
+            flow_outgoing=server.flows.watch.outgoing,
             storage_used=server.targets.storage_used,
             storage_limit=limits.storage,
             compute_used=server.targets.compute_used,
@@ -103,10 +109,17 @@ class ServerReport:
             uncommitted_groups=self._writer.uncommitted,
             uncommitted_seconds=self._writer.oldest_wait_s(),
             event_log_rows_held=0 if self._events is None else self._events.counters.rows_held,
+            kafka_records_sent=0 if self._events is None else self._events.counters.kafka_sent,
+            kafka_records_waiting=0
+            if self._events is None
+            else self._events.counters.kafka_waiting,
             mesh_resent=self._channels.resent,
             mesh_links=sum(one.state == "connected" for one in links),
             credential_days_left=self._trust.days_left,
             servers_not_trusted=self._trust.not_trusted,
+            overlay_keys=0 if ring is None else ring.keys,
+            overlay_servers_known=0 if ring is None else ring.servers_known,
+            overlay_repairs=0 if ring is None else ring.repairs,
             mesh_links_down=sum(one.is_down for one in links),
             mesh_sent_bytes=sum(one.sent_bytes for one in links),
             mesh_received_bytes=sum(one.received_bytes for one in links),
@@ -129,14 +142,20 @@ class ServerReport:
             "mesh_flips_refused": self._channels.flips_refused,
             "mesh_link_drops": sum(one.dropped_messages for one in self._mesh.states()),
             "mesh_rejected": dict(self._mesh.rejected),
+            "overlay_dropped": self._server.ring.losses(),
             "event_log_rows_dropped": 0 if events is None else events.counters.rows_dropped,
             "event_log_segments_removed": 0 if events is None else events.counters.segments_removed,
             "event_log_errors": 0 if events is None else events.counters.errors,
+            "kafka_records_dropped": 0 if events is None else events.counters.kafka_dropped,
+            "kafka_errors": 0 if events is None else events.counters.kafka_errors,
             "processor_restarts": self._host.restarts,
             "http_failures": 0 if self.http is None else self.http.failures,
             "processor_unprocessed": sum(one.processing.guard.unprocessed for one in topics),
             "spool_unreadable": sum(one.unreadable for one in topics),
         }
+
+    def _ring(self) -> RingStatus | None:
+        return self._server.ring.overlay.status()
 
     def health(self) -> list[str]:
         """Return why the server is not well; nothing when it is."""

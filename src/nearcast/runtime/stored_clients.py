@@ -123,6 +123,13 @@ class StoredClients:
         ).fetchone()
         return row[0] if row else None
 
+    def planned_homes(self, after: str, limit: int) -> list[tuple[str, str]]:
+        """Return clients of the plan with their homes, in the order of names, after a name."""
+        return self._database.execute(
+            "SELECT client, server FROM homes WHERE plan = ? AND client > ? ORDER BY client LIMIT ?",
+            (self.plan, after, limit),
+        ).fetchall()
+
     def home_choice(self, servers: Mapping[str, SiteServer]) -> HomeChoice:
         """Return how many clients each server has, to choose homes for more."""
         return HomeChoice(servers, self._counts.taken)

@@ -14,15 +14,16 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Self, TypeVar
 
+from nearcast.content.attributes import Attributes
 from nearcast.links.steady_clock import steady_now
 from nearcast.sdk.credentials import Credentials, load_credentials
-from nearcast.sdk.driver import ClientDriver, Event, Payload, encode_payload
+from nearcast.sdk.driver import Area, ClientDriver, Event, Payload, encode_payload
 from nearcast.sdk.failures import ClientError, NotAcknowledgedError, NotConnectedError
 from nearcast.sdk.notification_queue import NotificationQueue
 from nearcast.sdk.outcome import Outcome, Receipt
@@ -146,7 +147,12 @@ class Client:
     def credentials(self) -> Credentials:
         """The credentials with what the client knows now: save them to start there the next time."""
         session = self._driver.session
-        return replace(self._driver.credentials, home=session.home, servers=session.servers)
+        return replace(
+            self._driver.credentials,
+            home=session.home,
+            servers=session.servers,
+            revoked=session.revoked,
+        )
 
     def on_event(self, callback: Callable[[Event], object]) -> None:
         """Have every later change of the session told: see `nearcast.sdk.driver.Event`."""
@@ -198,15 +204,28 @@ class Client:
         *,
         durable: bool = True,
         position: tuple[float, float] | None = None,
+        attributes: Attributes | None = None,
+        area: Area | None = None,
+        valid_s: float | None = None,
+        message_class: str = "",
     ) -> Receipt:
         """Publish, and return a receipt to await or to forget.
 
         Waits while too many durable publications are unacknowledged. WireError says that the
-        payload is too large or the topic is invalid.
+        payload is too large, or the topic or an attribute is invalid.
         """
         while durable and self._driver.is_full:
             await self._driver.room
-        return self.publish_now(topic, payload, durable=durable, position=position)
+        return self.publish_now(
+            topic,
+            payload,
+            durable=durable,
+            position=position,
+            attributes=attributes,
+            area=area,
+            valid_s=valid_s,
+            message_class=message_class,
+        )
 
     def publish_now(
         self,
@@ -215,11 +234,23 @@ class Client:
         *,
         durable: bool = True,
         position: tuple[float, float] | None = None,
+        attributes: Attributes | None = None,
+        area: Area | None = None,
+        valid_s: float | None = None,
+        message_class: str = "",
     ) -> Receipt:
         """Publish without waiting: WireError when too many are unacknowledged."""
         data = encode_payload(payload)
         receipt = self._driver.publish(
-            topic, data, steady_now(), durable=durable, position=position
+            topic,
+            data,
+            steady_now(),
+            durable=durable,
+            position=position,
+            attributes=attributes,
+            area=area,
+            valid_s=valid_s,
+            message_class=message_class,
         )
         self._wake()
         return receipt
@@ -230,20 +261,45 @@ class Client:
         payload: Payload,
         *,
         position: tuple[float, float] | None = None,
+        attributes: Attributes | None = None,
+        area: Area | None = None,
+        valid_s: float | None = None,
+        message_class: str = "",
         timeout_s: float | None = None,
     ) -> Receipt:
         """Publish durably and return once it is acknowledged; NotConnectedError if not in time.
 
         After the timeout it is still repeated, as long as the client is open.
         """
-        receipt = await self.publish(topic, payload, position=position)
+        receipt = await self.publish(
+            topic,
+            payload,
+            position=position,
+            attributes=attributes,
+            area=area,
+            valid_s=valid_s,
+            message_class=message_class,
+        )
         await self._wait(receipt, f"{topic}: not acknowledged yet", timeout_s)
         return receipt
 
     # Hearing
 
-    async def subscribe(self, topic: str, *, timeout_s: float | None = None) -> None:
+    async def subscribe(
+        self,
+        topic: str,
+        *,
+        where: str = "",
+        area: Area | None = None,
+        within_km: float | None = None,
+        timeout_s: float | None = None,
+    ) -> None:
         """Ask for a topic's notifications, in this session and in later ones.
+
+        With a filter (``kind = "fuel" and price < 1.80``) only for those of messages whose
+        attributes match it; with an area (GeoJSON or well-known text in km) only for those of
+        messages that happen there, or within a distance of where the client is at the time. The
+        last terms given for a topic count.
 
         Raises
         ------
@@ -252,7 +308,7 @@ class Client:
         NotConnectedError
             When there is no answer in time; the client goes on asking.
         """
-        answer = self._driver.subscribe(topic)
+        answer = self._driver.subscribe(topic, where, area, within_km)
         self._wake()
         await self._wait(answer, f"{topic}: no answer to the subscription", timeout_s)
 
@@ -309,6 +365,12 @@ class Client:
             self._driver.session.moved(steady_now())
             if self._pump is not None:
                 self._pump.run()
+
+    def emulate_delays(self, delays_ms: Mapping[str, float]) -> None:
+        """Hold datagrams as if the client were elsewhere: see `Credentials.delays_ms`."""
+        if self._pump is not None:
+            elsewhere = replace(self._driver.credentials, delays_ms=delays_ms)
+            self._pump.port.hold(elsewhere.delays_s())
 
     async def echo(self, payload: bytes = b"", *, timeout_s: float | None = None) -> float:
         """Return the round trip to the home in seconds; NotConnectedError when it is lost."""

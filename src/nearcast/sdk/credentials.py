@@ -10,7 +10,9 @@
      "x_km": 1.5, "y_km": 2.0, "delays_ms": {"10.0.0.5:7000": 0.8}, "datagram_limit": 1200}
 
 `credential` is what the site's authority signed, `authority` its public key, `servers` other ways
-into the site, each with what the authority signed about it. The last four are optional. `delays_ms` holds one-way delays to emulate, by server.
+into the site, each with what the authority signed about it. The last four are optional. `delays_ms`
+holds one-way delays to emulate, by server. A client that is saved may add `revoked`: pages of the
+list of servers that no longer count, each with the credential of its signer.
 """
 
 from __future__ import annotations
@@ -28,6 +30,7 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from nearcast.errors import ConfigError, OutputError, TrustError, WireError
 from nearcast.links.secret_file import write_secret
+from nearcast.trust.revoked_servers import SignedPage
 from nearcast.wire.actions import Home
 from nearcast.wire.framing import check_credential_fits
 from nearcast.wire.noise import KEY_BYTES, public_key
@@ -64,6 +67,8 @@ class Credentials:
     """The authority's Ed25519 public key."""
     servers: tuple[Home, ...] = ()
     """Other ways into the site, for when the home is away; the best first."""
+    revoked: tuple[SignedPage, ...] = ()
+    """Pages of the list of revoked servers, as the client has heard them."""
 
     def __post_init__(self) -> None:
         if not self.client:
@@ -78,6 +83,7 @@ class Credentials:
             _read_address(server)
             if not 0 <= delay_ms < math.inf:
                 raise ConfigError(f"delays_ms: {server!r} must be 0 or more, not {delay_ms}")
+        # whether one was revoked does not make the file wrong: the client goes elsewhere
         servers = ServerCheck(self.authority)
         for home in (self.home, *self.servers):
             try:
@@ -124,6 +130,7 @@ class _CredentialsFile(msgspec.Struct, forbid_unknown_fields=True, omit_defaults
     credential: str = ""
     authority: str = ""
     servers: list[_HomeFile] = []
+    revoked: list[tuple[str, str]] = []
 
 
 def new_private_key() -> bytes:
@@ -160,6 +167,9 @@ def load_credentials(path: str | Path) -> Credentials:
             credential=_hex("credential", file.credential),
             authority=_key("authority", file.authority) if file.authority else b"",
             servers=tuple(map(_home, file.servers)),
+            revoked=tuple(
+                (_hex("revoked", page), _hex("revoked", signer)) for page, signer in file.revoked
+            ),
         )
     except (msgspec.MsgspecError, UnicodeDecodeError, ConfigError) as error:
         raise ConfigError(f"{path}: {error}") from None
@@ -183,6 +193,7 @@ def save_credentials(
         credential=credentials.credential.hex(),
         authority=credentials.authority.hex(),
         servers=[_home_file(one) for one in credentials.servers],
+        revoked=[(page.hex(), signer.hex()) for page, signer in credentials.revoked],
     )
     content = msgspec.json.format(msgspec.json.encode(file), indent=2) + b"\n"
     write_secret(path, content, sync=False)  # one that is lost is made again

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import msgspec
 
-from nearcast.errors import ConfigError, OutputError
+from nearcast.errors import ConfigError
+from nearcast.links.secret_file import write_secret
 from nearcast.wire.cursors import SavedCursors
 
 __all__ = ["load_cursors", "save_cursors"]
@@ -24,11 +24,5 @@ def load_cursors(path: str | Path) -> SavedCursors | None:
 
 
 def save_cursors(cursors: SavedCursors, path: str | Path) -> None:
-    """Write how far a client has heard; a crash leaves the old file or the new one."""
-    path = Path(path)
-    new = path.with_name(f"{path.name}.new")
-    try:
-        new.write_bytes(msgspec.json.encode(cursors))
-        os.replace(new, path)
-    except OSError as error:
-        raise OutputError(f"{path}: {error.strerror or error}") from None
+    """Write how far a client has heard; a power cut leaves the old file or the new one."""
+    write_secret(Path(path), msgspec.json.encode(cursors))

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any
 
+from nearcast.content.attributes import Attributes
 from nearcast.errors import WireError
 from nearcast.sdk.credentials import Credentials
 from nearcast.sdk.failures import (
@@ -38,15 +39,28 @@ from nearcast.wire.actions import (
 )
 from nearcast.wire.client_session import ClientSession
 from nearcast.wire.cursors import SavedCursors
+from nearcast.wire.envelope import make_envelope
+from nearcast.wire.message_class import is_marked
 from nearcast.wire.messages import CloseReason, Report
 from nearcast.wire.notification import Notification
 from nearcast.wire.settings import RandomBytes
+from nearcast.wire.terms import NO_TERMS, Terms
 
-__all__ = ["ClientDriver", "Event", "Payload", "Redirected", "encode_payload"]
+__all__ = [
+    "Area",
+    "ClientDriver",
+    "Event",
+    "Payload",
+    "Redirected",
+    "area_text",
+    "encode_payload",
+]
 
 _log = logging.getLogger(__name__)
 
 Payload = bytes | str | Mapping[str, Any]
+Area = str | Mapping[str, Any]
+"""GeoJSON, as text or as a dict, or well-known text; in km."""
 _NUMBER_BYTES = 4
 
 
@@ -84,6 +98,16 @@ def encode_payload(payload: Payload) -> bytes:
         raise WireError(f"the payload cannot be sent: {error}") from None
 
 
+def area_text(area: Area | None) -> str:
+    """Return an area as text; WireError when it is none."""
+    if area is None or isinstance(area, str):
+        return area or ""
+    try:
+        return json.dumps(area, separators=(",", ":"), allow_nan=False)
+    except (TypeError, ValueError) as error:
+        raise WireError(f"area, {error}") from None
+
+
 class ClientDriver:
     """One client. Call `poll` after every other call and at `next_wakeup`."""
 
@@ -109,6 +133,7 @@ class ClientDriver:
             credentials.servers,
             cursors,
             credentials.authority,
+            credentials.revoked + (cursors.revoked if cursors is not None else ()),
         )
         self.receive = self.session.receive
         """Takes datagrams of the server."""
@@ -122,6 +147,8 @@ class ClientDriver:
         self._room: Outcome[None] | None = None
         self._receipts: dict[str, deque[Receipt]] = defaultdict(deque)
         self._requests: dict[tuple[str, bool], Outcome[None]] = {}
+        self._asked: dict[str, Terms] = {}
+        """By topic: the last terms."""
         self._echoes: dict[bytes, Outcome[float]] = {}
         self._echo_number = 0
         self._end_reason = ""
@@ -157,11 +184,27 @@ class ClientDriver:
         *,
         durable: bool = True,
         position: tuple[float, float] | None = None,
+        attributes: Attributes | None = None,
+        area: Area | None = None,
+        valid_s: float | None = None,
+        message_class: str = "",
     ) -> Receipt:
-        """Publish; WireError when it is too large, the topic is invalid, or `is_full`."""
+        """Publish; WireError: too large, topic, attributes or area are invalid, or `is_full`."""
         self.check_open()
         is_connected = self.session.is_connected
-        sequence = self.session.publish(topic, payload, now, durable=durable, position=position)
+        envelope = b""
+        if attributes or area or valid_s is not None or message_class:
+            until_us = 0 if valid_s is None else int((now + valid_s) * 1e6)
+            envelope = make_envelope(attributes, area_text(area), until_us, message_class)
+        sequence = self.session.publish(
+            topic,
+            payload,
+            now,
+            durable=durable,
+            position=position,
+            envelope=envelope,
+            urgent=is_marked(message_class),
+        )
         receipt = Receipt(topic, sequence, durable)
         if durable:
             self._receipts[topic].append(receipt)
@@ -171,20 +214,38 @@ class ClientDriver:
             receipt.fail(NotConnectedError(f"{topic}: not sent, there is no session"))
         return receipt
 
-    def subscribe(self, topic: str) -> Outcome[None]:
-        """Ask for the notifications of a topic; fails with the server's reason."""
-        return self._request(topic, True)
+    def subscribe(
+        self,
+        topic: str,
+        where: str = "",
+        area: Area | None = None,
+        within_km: float | None = None,
+    ) -> Outcome[None]:
+        """Ask for the notifications of a topic that terms let through; fails with the reason."""
+        if area is not None and within_km is not None:
+            raise WireError(f"{topic}: an area or a distance, not both")
+        if within_km is not None:
+            point = {"type": "Point", "coordinates": [0, 0]}
+            around = {"type": "Feature", "geometry": point, "properties": {"radius_km": within_km}}
+            return self._request(topic, True, Terms(where, area_text(around), follows=True))
+        return self._request(topic, True, Terms(where, area_text(area)))
 
     def unsubscribe(self, topic: str) -> Outcome[None]:
         """Ask for no more notifications of a topic."""
         return self._request(topic, False)
 
-    def _request(self, topic: str, subscribed: bool) -> Outcome[None]:
+    def _request(self, topic: str, subscribed: bool, terms: Terms = NO_TERMS) -> Outcome[None]:
         self.check_open()
         pending = self._requests.get((topic, subscribed))
-        if pending is not None:
+        if pending is not None and self._asked.get(topic, NO_TERMS) == terms:
             return pending
-        (self.session.subscribe if subscribed else self.session.unsubscribe)(topic)
+        if subscribed:
+            self.session.subscribe(topic, terms)
+        else:
+            self.session.unsubscribe(topic)
+        self._asked[topic] = terms
+        if pending is not None:  # the answer to the last one is the answer to both
+            return pending
         opposite = self._requests.pop((topic, not subscribed), None)
         if opposite is not None:
             opposite.fail(RequestRefusedError(f"{topic}: the opposite was asked", "superseded"))

@@ -14,13 +14,15 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Coroutine, Iterator
+from concurrent.futures import wait
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
+from nearcast.content.attributes import Attributes
 from nearcast.sdk.client import Client
 from nearcast.sdk.credentials import Credentials, load_credentials
-from nearcast.sdk.driver import Payload
+from nearcast.sdk.driver import Area, Payload
 from nearcast.sdk.failures import NotAcknowledgedError, NotConnectedError
 from nearcast.sdk.outcome import Receipt
 from nearcast.wire.actions import Home
@@ -30,6 +32,9 @@ from nearcast.wire.notification import Notification
 __all__ = ["SyncClient", "SyncReceipt"]
 
 T = TypeVar("T")
+_INTERRUPTIBLE_S = 1.0
+"""A signal that comes just before a thread begins to wait does not end that wait: it waits again
+and again, so that Ctrl-C always counts."""
 
 
 class SyncReceipt:
@@ -156,14 +161,39 @@ class SyncClient:
         *,
         durable: bool = True,
         position: tuple[float, float] | None = None,
+        attributes: Attributes | None = None,
+        area: Area | None = None,
+        valid_s: float | None = None,
+        message_class: str = "",
     ) -> SyncReceipt:
         """Publish; waits only while too many are unacknowledged."""
-        publish = self.inner.publish(topic, payload, durable=durable, position=position)
+        publish = self.inner.publish(
+            topic,
+            payload,
+            durable=durable,
+            position=position,
+            attributes=attributes,
+            area=area,
+            valid_s=valid_s,
+            message_class=message_class,
+        )
         return SyncReceipt(self, self.run(publish))
 
-    def subscribe(self, topic: str, *, timeout_s: float | None = None) -> None:
+    def subscribe(
+        self,
+        topic: str,
+        *,
+        where: str = "",
+        area: Area | None = None,
+        within_km: float | None = None,
+        timeout_s: float | None = None,
+    ) -> None:
         """Ask for a topic's notifications, as `Client.subscribe`."""
-        self.run(self.inner.subscribe(topic, timeout_s=timeout_s))
+        self.run(
+            self.inner.subscribe(
+                topic, where=where, area=area, within_km=within_km, timeout_s=timeout_s
+            )
+        )
 
     def unsubscribe(self, topic: str, *, timeout_s: float | None = None) -> None:
         """Ask for no more notifications of a topic."""
@@ -203,6 +233,8 @@ class SyncClient:
             raise NotConnectedError("the client was closed")
         future = asyncio.run_coroutine_threadsafe(work, self._loop)
         try:
+            while not wait((future,), _INTERRUPTIBLE_S).done:
+                pass
             return future.result()
         except KeyboardInterrupt:
             future.cancel()

@@ -55,6 +55,12 @@ class UdpPort:
         """Why the last name was not found or socket not opened; empty when all is well."""
         self._is_closed = False
 
+    def hold(self, delays_s: Mapping[Address, float]) -> None:
+        """Hold datagrams for other times from now on, each way."""
+        self._delays_s = dict(delays_s)
+        if self._line is None and any(delays_s.values()):
+            self._line = borrow_line(self._loop, self)
+
     def longest_delay_s(self) -> float:
         """Return how long the slowest datagram may be held."""
         return max(self._delays_s.values(), default=0.0)

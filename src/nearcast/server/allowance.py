@@ -5,6 +5,7 @@ from __future__ import annotations
 from nearcast.server.authorise import Authoriser
 from nearcast.server.topic_registry import TopicRegistry
 from nearcast.trust.rights import Rights
+from nearcast.wire.init_gate import TokenBuckets
 from nearcast.wire.messages import RefuseReason
 from nearcast.wire.publication import Publication
 from nearcast.wire.settings import WireSettings
@@ -15,6 +16,12 @@ _ANY_SIZE = 1 << 16
 _TOPICS_LIMIT = 10_000
 _MAKERS_LIMIT = 10_000
 """Clients whose topics are counted; the oldest may begin anew."""
+_ASKED_PER_S = 1_000.0
+"""Servers that are asked about topics because of one client: each name that is new at its home is
+asked for at all of them."""
+_ASKED_BURST = 10_000.0
+_MOST_ASKED = 100
+"""More servers count like this many: in a large site a client may still ask for ten names a second."""
 
 
 class Allowance:
@@ -79,6 +86,7 @@ class Allowances:
         self.by_client: dict[str, Allowance] = {}
         self._made: dict[str, dict[str, None]] = {}
         """Topics that a client brought into being, in whichever session."""
+        self._asked = TokenBuckets(_ASKED_PER_S, _ASKED_BURST, _MAKERS_LIMIT)
 
     def begin(self, client: str, rights: Rights, now: float) -> None:
         """Note that a client has a new session."""
@@ -92,6 +100,10 @@ class Allowances:
         """Have the next publication to a topic checked again."""
         for allowance in self.by_client.values():
             allowance.topics.pop(topic, None)
+
+    def may_ask(self, client: str, servers: int, now: float) -> bool:
+        """Tell whether so many servers may be asked now for a topic that a client wants to hear."""
+        return self._asked.take(client, now, min(servers, _MOST_ASKED))
 
     def check(self, publication: Publication) -> RefuseReason | None:
         """Return why a publication is refused, if so: asked for the first one of each topic."""

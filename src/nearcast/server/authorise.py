@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 from nearcast.errors import TrustError
 from nearcast.trust.credentials import ClientCredential
-from nearcast.trust.rights import Action, refusal
+from nearcast.trust.rights import Action, Rights, refusal
 from nearcast.trust.site_trust import SiteTrust
 from nearcast.trust.topic_pattern import is_pattern
 from nearcast.wire.messages import CloseReason
@@ -47,7 +47,7 @@ class Authoriser:
     """
 
     def __init__(self, trust: SiteTrust, vouched_limit: int) -> None:
-        self._trust, self._limit = trust, vouched_limit
+        self.trust, self._limit = trust, vouched_limit
         self._here: dict[str, _KnownClient] = {}
         """Those with a session here."""
         self._vouched: OrderedDict[str, _KnownClient] = OrderedDict()
@@ -80,6 +80,16 @@ class Authoriser:
         """Tell whether there is a credential of a client."""
         return client in self._here or client in self._vouched
 
+    def rights_of(self, client: str) -> Rights | None:
+        """Return the rights of a client by its credential, if there is one."""
+        known = self._here.get(client) or self._vouched.get(client)
+        return known.credential.rights if known is not None else None
+
+    def key_of(self, client: str) -> bytes | None:
+        """Return the public key of a client by its credential, if there is one."""
+        known = self._here.get(client) or self._vouched.get(client)
+        return known.credential.public_key if known is not None else None
+
     def document_of(self, client: str) -> bytes | None:
         """Return the signed credential of a client, for another server."""
         known = self._here.get(client) or self._vouched.get(client)
@@ -91,7 +101,7 @@ class Authoriser:
         For the handshake. One that is known by a newer credential was given another key, maybe
         because somebody else has this one.
         """
-        credential = self._trust.client(document, public_key, now)
+        credential = self.trust.client(document, public_key, now)
         self._check_newest(credential)
         return credential
 
@@ -111,7 +121,7 @@ class Authoriser:
 
         Returns the client, and whether it was known by an older one.
         """
-        credential = self._trust.vouched(document, now)
+        credential = self.trust.vouched(document, now)
         self._check_newest(credential)
         client = credential.client
         known = self._here.get(client) or self._vouched.get(client)
@@ -138,7 +148,7 @@ class Authoriser:
     def _end_reason(self, credential: ClientCredential, now: float) -> CloseReason | None:
         try:
             self._check_newest(credential)
-            self._trust.check(credential, now)
+            self.trust.check(credential, now)
         except TrustError as error:
             # by this clock only: the client may try other servers
             is_expired = error.reason == "expired"

@@ -1,4 +1,4 @@
-"""What the brokers of a topic say to each other; `mesh_messages` has the rest."""
+"""What the brokers of a topic say to each other; `mesh_messages` has all kinds of messages."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ __all__ = [
     "CopyNack",
     "Denied",
     "MeshStruct",
+    "Rumours",
     "StateTaken",
     "Yielded",
 ]
@@ -76,6 +77,13 @@ class Yielded(MeshStruct, frozen=True):
     token: Token
     positions: tuple[Position, ...]
     offer: Offer = Offer()
+
+
+class Rumours(MeshStruct, frozen=True):
+    """To a server that begins with topics or claims streams: these may have streams of them too."""
+
+    servers: dict[str, tuple[str, ...]]
+    """By topic: who has claimed something of it, or has said that it manages it."""
 
 
 class StateTaken(MeshStruct, frozen=True):

@@ -9,8 +9,9 @@ from msgspec import structs
 
 from nearcast.broker.actions import Actions, Copy, Nack
 from nearcast.broker.broker import Broker
+from nearcast.broker.deferred_groups import Tap
+from nearcast.broker.processor import ProcessorWatch
 from nearcast.broker.sequence_gate import Verdict
-from nearcast.broker.topic_processing import ProcessorWatch
 from nearcast.errors import WireError
 from nearcast.server.authorise import Authoriser
 from nearcast.server.broker_messages import Advance, Copies, CopyAck, CopyNack
@@ -29,6 +30,7 @@ from nearcast.server.site_orders import Orders
 from nearcast.server.spool_shares import SpoolShares
 from nearcast.server.subscribers import SubscriberDirectory
 from nearcast.server.topic_expiry import TopicExpiry
+from nearcast.server.topic_proofs import TopicProofs
 from nearcast.server.topic_registry import TopicRegistry
 from nearcast.server.vouching import Vouching
 from nearcast.spool.changes import GENERATION, LiveTopic
@@ -43,6 +45,11 @@ class BrokerPart:
     """A broker, the registry of its topics, and what follows from its actions.
 
     `connect` gives it the parts that its actions go to.
+
+    Parameters
+    ----------
+    tap, next_ticket
+        As for `Broker`.
     """
 
     def __init__(
@@ -56,6 +63,8 @@ class BrokerPart:
         recovered: Mapping[str, LiveTopic],
         damages: int,
         watch: ProcessorWatch | None,
+        tap: Tap,
+        next_ticket: Callable[[], int],
     ) -> None:
         self._peers, self._effects, self._authoriser = peers, effects, authoriser
         self._is_damaged = damages > 0
@@ -75,10 +84,12 @@ class BrokerPart:
             server=settings.server,
             life=peers.incarnation,
             first_offset=max(generations) * GENERATION,
+            tap=tap,
+            next_ticket=next_ticket,
         )
         self.topics = TopicRegistry(settings, self.broker, recovered, self._refuse_topic)
         self.early_copies = EarlyCopies(effects)
-        self.claims = Claims(peers, self.broker, self.topics, settings.takeover_s)
+        self.claims = Claims(peers, self.broker, self.topics, settings.takeover_s, effects.counts)
         self._expiry = TopicExpiry(
             self.broker,
             lambda topic: self.topics.is_ordered(topic) or bool(directory.subscribers(topic)),
@@ -88,6 +99,7 @@ class BrokerPart:
         self._has_orders = False
         self._delivery: Delivery
         self._router: Router
+        self.proofs: TopicProofs
         self._on_expired: Callable[[str], None]
         self._on_begun: Callable[[Iterable[str]], None]
         self._begun: dict[str, None] = {}
@@ -122,12 +134,14 @@ class BrokerPart:
         """
         self._delivery, self._router = delivery, router
         self._on_begun, self._on_expired = on_begun, on_expired
+        self.proofs = TopicProofs(self._peers, self.broker, self.topics, vouching, witness)
         door = ClaimDoor(self.topics, vouching, shown, witness, self._effects)
         self.claims.connect(door, vouching)
 
     def obey(self, orders: Orders, now: float) -> None:
         """Manage topics as new orders say; what came before is processed as it was ordered."""
         self._has_orders = True
+        self.proofs.forget()
         self._shares.forget(frozenset(one.server for one in orders.servers))
         self.do(self.broker.run(now))
         for actions in self.topics.obey(orders):
@@ -221,10 +235,10 @@ class BrokerPart:
         if actions.states_not_merged:
             counts["states_not_merged"] += actions.states_not_merged
             effects.incident("state_not_merged", count=actions.states_not_merged)
-        if actions.pauses_s:
+        if actions.claimed:
             out.pauses_s += actions.pauses_s
             effects.pauses_s.extend(actions.pauses_s)
-            counts["streams_claimed"] += len(actions.pauses_s)
+            counts["streams_claimed"] += actions.claimed
             effects.note_taken_over(actions.taken_over)
         if actions.duplicates:
             counts["duplicates"] += actions.duplicates
@@ -261,7 +275,15 @@ class BrokerPart:
     def _on_manages(self, server: str, message: Manages, now: float) -> None:
         topic = message.topic
         if self.topics.on_manages(server, topic, past=message.past):
-            self._peers.send(server, Manages(topic, self.topics.is_past(topic)))
+            self.proofs.announce(server, topic)
+        self.broker.claims.on_rumour(topic)
+        if message.publisher and not message.past:
+            self.proofs.look(server, topic, message.publisher, now)
+        self.on_brokers_changed(now)
+
+    def on_proved(self, server: str, publisher: str, now: float) -> None:
+        """Take what waited until it was known where a publisher is."""
+        self.proofs.on_proved(server, publisher)
         self.on_brokers_changed(now)
 
     def on_brokers_changed(self, now: float) -> None:
@@ -279,11 +301,11 @@ class BrokerPart:
             self._effects.counts["copies_put_off"] += len(message.records)
             self._put_off[server, topic] = None
             return
-        copies = [
-            copy
-            for record in message.records
-            if self._may_copy(server, copy := decode_record(topic, record, Origin.COPY))
-        ]
+        copies = [decode_record(topic, record, Origin.COPY) for record in message.records]
+        if not self.proofs.may_copy(server, topic, copies, now):
+            self.early_copies.keep(server, message, now)
+            return
+        copies = [copy for copy in copies if self._may_copy(server, copy)]
         self.ensure_kept(topic)
         self._effects.counts["copies"] += len(copies)
         for copy in copies:
@@ -321,7 +343,7 @@ class BrokerPart:
         is_refused = (
             managed is not None
             and not self.topics.is_named(server, topic, past=True)
-            and managed.claims.is_anothers(server, client)
+            and managed.claims.owners.is_anothers(server, client)
         ) or (
             self._authoriser.knows(client)
             and self._authoriser.authorise(client, "publish", copy.topic) is not None
@@ -334,11 +356,15 @@ class BrokerPart:
             raise WireError(f"it is not a broker of {topic!r}")
 
     def _on_copy_nack(self, server: str, nack: CopyNack, now: float) -> None:
-        self._check_broker(server, nack.topic)
+        # whether it is known here as a broker does not matter: a server that stood in for others
+        # may never have heard of the one that has claimed the stream since
         topic, publisher, epoch = nack.topic, nack.publisher, nack.epoch
         managed = self.broker.topics.get(topic)
-        is_owner = managed is not None and managed.claims.is_owner(server, publisher)
-        if not is_owner and not self.topics.is_named(server, topic, past=True):
+        is_asked_for = managed is not None and (
+            server in managed.settings.keepers
+            or managed.claims.owners.has_claimed(server, publisher)
+        )
+        if not is_asked_for and not self.topics.is_proved(server, topic):
             raise WireError(f"it has not claimed {topic!r} of {publisher!r}")
         found, gone = self.broker.recall(topic, publisher, epoch, nack.missing)
         self._peers.send_copies(server, topic, found)

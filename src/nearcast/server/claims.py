@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 
 from nearcast.broker.actions import Ask, Deny, Taken, Yield
 from nearcast.broker.broker import Broker
-from nearcast.broker.ownership import NOBODY
+from nearcast.broker.ownership import NOBODY, Token
 from nearcast.errors import WireError
-from nearcast.server.broker_messages import Claim, Denied, StateTaken, Yielded
+from nearcast.server.broker_messages import Claim, Denied, Rumours, StateTaken, Yielded
 from nearcast.server.claim_door import ClaimDoor
 from nearcast.server.peers import Peers
 from nearcast.server.topic_registry import TopicRegistry
@@ -23,6 +24,9 @@ _SILENT_FACTOR = 3
 its link: one that lies does not hold a stream up for ever."""
 _NEVER = float("inf")
 _LARGEST = 1 << 62
+_MOST_AHEAD = 1 << 30
+"""How far a claim's counter may be above all that were heard of the topic: after a restart all
+that the others have counted, but no lie that nobody can exceed."""
 
 
 class Claims:
@@ -42,16 +46,19 @@ class Claims:
         broker: Broker,
         topics: TopicRegistry,
         takeover_s: float,
+        counts: Counter[str],
     ) -> None:
         self._peers, self._broker, self._takeover_s = peers, broker, takeover_s
+        self._counts = counts
         self._topics = topics
         self._door: ClaimDoor
         self._vouching: Vouching
         self._waits_since: dict[tuple[str, str], float] = {}
         """Topics and servers that no orders name, and that have not answered."""
-        self._repeat_at = _NEVER
+        self._repeat_at = self._doubt_at = _NEVER
         peers.on(Claim, self._on_claim)
         peers.on(Yielded, self._on_yielded)
+        peers.on(Rumours, self._on_rumours)
         peers.on(Denied, self._on_denied)
         peers.on(StateTaken, self._on_taken)
 
@@ -67,6 +74,9 @@ class Claims:
                     self._vouching.show(server, publishers)
                     self._peers.send(server, Claim(topic, publishers, token, whole))
                 case Yield(server, topic, token, positions, offer):
+                    rumours = self._topics.rumours((topic,), server) if token != NOBODY else None
+                    if rumours:  # before the answer, with which the claim may be won
+                        self._peers.send(server, Rumours(rumours))
                     self._peers.send(server, Yielded(topic, token, positions, offer))
                 case Taken(server, topic, number, taken):
                     self._peers.send(server, StateTaken(topic, number, taken))
@@ -76,25 +86,36 @@ class Claims:
     def on_timer(self, now: float) -> None:
         """Repeat claims if it is time; refuse what no second server has."""
         self._broker.refuse_unsecured(now, self._takeover_s)
-        if now >= self.next_wakeup():
+        if now >= self._repeat_at:
             self._repeat_at = _NEVER
-            self._broker.repeat_claims(
+            self._broker.claims.repeat(
                 lambda topic, server: self._is_away(topic, server, now),
-                # what is under way to a server need not be said again
-                lambda server: not self._peers.unacknowledged(server),
-                lambda server: not self._peers.is_closed_circle or server in self._peers.others,
+                self._may_ask,
+                self._is_known,
             )
+        if now >= self._doubt_at:
+            self._doubt_at = _NEVER
+            self._broker.claims.ask_doubtful(self._may_ask, self._is_known)
+
+    def _may_ask(self, server: str) -> bool:
+        """Tell whether nothing is under way to a server: that need not be said again."""
+        return not self._peers.unacknowledged(server)
+
+    def _is_known(self, server: str) -> bool:
+        return not self._peers.is_closed_circle or server in self._peers.others
 
     def note(self, now: float) -> None:
         """End a pass: set the timer if claims are not won."""
-        if not self._broker.is_claiming:
+        if not self._broker.claims.are_open:
             self._waits_since.clear()
         elif self._repeat_at == _NEVER:
             self._repeat_at = now + _REPEAT_S
+        if self._doubt_at == _NEVER and self._broker.claims.are_doubtful:
+            self._doubt_at = now + self._takeover_s
 
     def next_wakeup(self) -> float:
         """Return when to call `on_timer` at the latest."""
-        return self._repeat_at
+        return min(self._repeat_at, self._doubt_at)
 
     def _is_away(self, topic: str, server: str, now: float) -> bool:
         if self._peers.is_away(server, now, self._takeover_s):
@@ -108,17 +129,26 @@ class Claims:
         token = claim.token
         if token.server != server:
             raise WireError(f"a claim of {token.server!r} came from {server!r}")
-        if not (0 <= token.version < _LARGEST and 0 <= token.counter < _LARGEST):
-            raise WireError("Claim: a number is out of range")
+        self._check(claim.topic, token)
         publishers, denied, may_take_all = self._door.admit(server, claim, now)
         if denied:
             self._peers.send(server, Denied(claim.topic, denied, token, NOBODY))
         if not publishers:
             return
-        if not self._topics.is_broker(server, claim.topic):  # the orders here need not name it
-            self._topics.on_manages(server, claim.topic, past=False)
+        topics, topic = self._topics, claim.topic
+        if not topics.is_proved(server, topic):  # the orders here need not name it
+            if topic in topics.here and (may_take_all or not topics.is_ordered(topic)):
+                topics.prove(server, topic)
+            else:
+                topics.on_manages(server, topic, past=False)
         whole = may_take_all and (claim.whole or self._topics.is_past(claim.topic))
-        self._broker.on_claim(claim.topic, publishers, token, whole=whole)
+        self._broker.claims.on_claim(claim.topic, publishers, token, whole=whole)
+
+    def _check(self, topic: str, token: Token) -> None:
+        managed = self._broker.topics.get(topic)
+        most = (managed.claims.ownership.counter if managed is not None else 0) + _MOST_AHEAD
+        if not (0 <= token.version < _LARGEST and 0 <= token.counter <= most):
+            raise WireError("the token of a claim is out of range")
 
     def _on_yielded(self, server: str, yielded: Yielded, _now: float) -> None:
         for _, epoch, sequence in yielded.positions:
@@ -127,18 +157,33 @@ class Claims:
         topic, offer = yielded.topic, yielded.offer
         if not 0 <= offer.number < _LARGEST:
             raise WireError("Yielded: a number is out of range")
+        is_named = self._topics.is_named(server, topic, past=True)
+        if offer.number and self._topics.is_ordered(topic) and not is_named:
+            raise WireError(f"it has no state of {topic!r} to give")
         self._waits_since.pop((topic, server), None)
-        self._broker.on_yielded(topic, server, yielded.token, yielded.positions, offer)
+        self._broker.claims.on_yielded(topic, server, yielded.token, yielded.positions, offer)
+
+    def _on_rumours(self, _server: str, message: Rumours, _now: float) -> None:
+        """Ask whom others name, too. No more than servers say of themselves comes of a lie."""
+        for topic, servers in message.servers.items():
+            if topic in self._topics.here:
+                known = [one for one in servers if one in self._peers.others]
+                asked = [self._topics.on_rumour(one, topic) for one in known]
+                self._counts["rumours_dropped"] += asked.count(False)
+                self._broker.claims.on_rumour(topic)
 
     def _on_taken(self, server: str, taken: StateTaken, _now: float) -> None:
-        self._broker.on_taken(taken.topic, server, taken.number, taken.taken)
+        self._broker.claims.on_taken(taken.topic, server, taken.number, taken.taken)
 
     def _on_denied(self, server: str, denied: Denied, _now: float) -> None:
         against = denied.against
         managed = self._broker.topics.get(denied.topic)
-        if managed is None or not managed.claims.ownership.waits_for(server, denied.token):
+        if managed is None or not managed.claims.may_answer(
+            server, denied.token, denied.publishers
+        ):
             raise WireError(f"it was not asked for streams of {denied.topic!r}")
         self._door.check_denied(server, denied.topic, against.version)
-        if not (0 <= against.version < _LARGEST and 0 <= against.counter < _LARGEST):
-            raise WireError("Denied: a number is out of range")
-        self._broker.on_denied(denied.topic, denied.publishers, denied.token, against)
+        self._check(denied.topic, against)
+        self._broker.claims.on_denied(
+            denied.topic, server, denied.publishers, denied.token, against
+        )

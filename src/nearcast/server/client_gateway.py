@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 
-from nearcast.errors import ConfigError
+from nearcast.errors import ConfigError, WireError
 from nearcast.server.allowance import Allowance, Allowances
 from nearcast.server.authorise import Authoriser
+from nearcast.server.class_gate import ClassGate
 from nearcast.server.effects import Effects
 from nearcast.server.guests import Guests
 from nearcast.server.handover import Handover
 from nearcast.server.home_clients import HomeClients
+from nearcast.server.home_proofs import HomeProofs
 from nearcast.server.log_rows import LogAction
 from nearcast.server.resumption import Resumption
+from nearcast.server.revocation_teller import RevocationTeller
 from nearcast.server.router import Router
+from nearcast.server.selection import Selection
 from nearcast.server.server_settings import EdgeSettings
 from nearcast.server.site_orders import Orders
 from nearcast.server.subscriptions import Subscriptions
@@ -21,9 +25,11 @@ from nearcast.server.vouching import Vouching
 from nearcast.server.way_teller import WayTeller
 from nearcast.trust.topic_pattern import check_pattern, is_pattern
 from nearcast.wire.actions import Deliver, ServerEvent, SessionClosed, SessionOpened
+from nearcast.wire.areas import heading_of
 from nearcast.wire.messages import (
     CloseReason,
     Init,
+    Proof,
     Refuse,
     RefuseReason,
     Report,
@@ -34,6 +40,7 @@ from nearcast.wire.messages import (
 from nearcast.wire.publication import Origin, Publication
 from nearcast.wire.server_sessions import ServerSessions
 from nearcast.wire.settings import Address
+from nearcast.wire.terms import check_terms, wish_terms
 
 __all__ = ["ClientGateway"]
 
@@ -59,7 +66,9 @@ class ClientGateway:
         resumption: Resumption,
         handover: Handover,
         guests: Guests,
+        proofs: HomeProofs,
         ways: WayTeller,
+        revocations: RevocationTeller,
         effects: Effects,
         authoriser: Authoriser,
         vouching: Vouching,
@@ -68,10 +77,14 @@ class ClientGateway:
         retry_after_s: float,
         subscription_limit: int,
         settings: EdgeSettings,
+        selection: Selection,
+        classes: ClassGate,
     ) -> None:
+        self.selection, self._classes = selection, classes
         self._server, self.sessions, self.clients = server, sessions, clients
         self._router, self.subscriptions, self.handover = router, subscriptions, handover
         self._guests, self._ways, self.resumption = guests, ways, resumption
+        self._proofs, self._revocations = proofs, revocations
         self._effects, self._is_ready = effects, is_ready
         self._authoriser, self._allowances, self._vouching = authoriser, allowances, vouching
         self._retry_after_s, self._settings = retry_after_s, settings
@@ -81,16 +94,24 @@ class ClientGateway:
         self._next_prune = float("-inf")
 
     def on_datagrams(
-        self, batch: Sequence[tuple[bytes, Address]], now: float, queue_age_s: float
+        self, batch: Sequence[tuple[bytes, Address]], now: float, queue_age_s: float | None
     ) -> None:
-        """Take datagrams; `queue_age_s` is how long the first of them waited in the kernel."""
-        if queue_age_s <= self._settings.queue_age_s:
-            self._queue_since = float("inf")
-        elif now < self._queue_since:
-            self._queue_since = now
-        is_overloaded = (
-            now - self._queue_since > self._settings.queue_patience_s or not self._is_ready()
-        )
+        """Take datagrams.
+
+        Parameters
+        ----------
+        queue_age_s
+            How long the first of them waited in the kernel; None: they are marked as urgent, and
+            are not sent back because others wait.
+        """
+        is_late = False
+        if queue_age_s is not None:
+            if queue_age_s <= self._settings.queue_age_s:
+                self._queue_since = float("inf")
+            elif now < self._queue_since:
+                self._queue_since = now
+            is_late = now - self._queue_since > self._settings.queue_patience_s
+        is_overloaded = is_late or not self._is_ready()
         self._on_events(self.sessions.receive(batch, now), now, is_overloaded)
         self.resumption.go_on(now)
 
@@ -123,7 +144,10 @@ class ClientGateway:
     def obey(self, orders: Orders, now: float) -> None:
         """Send clients to the homes that new orders name; those that they do not name are guests."""
         self.handover.obey(orders, now)
-        self._ways.obey(orders)
+        self._guests.obey(orders)
+        self._ways.obey(orders, now)
+        self._revocations.obey(orders)
+        self._proofs.obey(orders)
         for client in self.sessions.clients:
             if not self.handover.knows(client):
                 self._on_unknown(client, now)
@@ -174,7 +198,7 @@ class ClientGateway:
                 case Deliver(client) if self._is_too_fast(client, now):
                     continue  # clients repeat what is not answered
                 case Deliver(client, Report() as report):
-                    self._on_report(client, report.x_km, report.y_km, now)
+                    self._on_report(client, report, now)
                 case Deliver(client, Subscribe() as wish):
                     self._on_subscribe(client, wish, now)
                 case Deliver(client, Unsubscribe(request, topic)):
@@ -183,6 +207,8 @@ class ClientGateway:
                 case Deliver(client, Resume() as question):
                     if self._authoriser.authorise(client, "subscribe", question.topic) is None:
                         self.resumption.ask(client, question, now)
+                case Deliver(client, Proof() as proof):
+                    self._proofs.on_proof(client, proof)
                 case SessionOpened():
                     self._on_opened(event, now)
                 case SessionClosed():
@@ -209,6 +235,9 @@ class ClientGateway:
             if reason is not None:
                 self._refuse(publication, reason)
                 return
+        if publication.envelope and ((reason := self._classes.open(publication, now)) is not None):
+            self._refuse(publication, reason)
+            return
         if publication.x_km != publication.x_km:  # not a number: it brought no position
             publication.x_km, publication.y_km = self.clients.place(publication.publisher)
         effects = self._effects
@@ -226,6 +255,7 @@ class ClientGateway:
                 publication.epoch,
                 is_durable,
                 self._server,
+                publication.payload,
             )
         )
         self._router.route(publication, now)
@@ -264,10 +294,16 @@ class ClientGateway:
             reason = f"more than {limit} subscriptions"
         if reason is None and is_pattern(topic):
             reason = self._check_pattern(topic, topics)
+        if reason is None:
+            reason = _mistake_in(wish)
         if reason is not None:
             self._effects.counts["subscriptions_refused"] += 1
             self.sessions.confirm(client, request, False, reason)
             return
+        asked = self.subscriptions.asked_for(topic)
+        if asked and not self._allowances.may_ask(client, asked, now):
+            self._effects.counts["subscriptions_put_off"] += 1
+            return  # clients repeat what is not answered
         if topic not in topics:  # else it is asked for once more
             self._log(client, topic, "subscribe", now)
         self.subscriptions.subscribe(client, wish, now)
@@ -283,15 +319,19 @@ class ClientGateway:
             return str(error)
         return None
 
-    def _on_report(self, client: str, x_km: float, y_km: float, now: float) -> None:
+    def _on_report(self, client: str, said: Report | Init, now: float) -> None:
         self._effects.counts["reports"] += 1
-        moved_km = self.clients.move(client, x_km, y_km)
+        self._revocations.tell_one(client, now)
+        heading_deg = heading_of(said.direction_deg, said.speed_mps)
+        least_km = self._settings.least_move_km
+        has_moved = self.clients.move(client, said.x_km, said.y_km, heading_deg, least_km)
         if self.sessions.is_visitor(client):
             return  # its home logs it and tells brokers
         self._log(client, None, "report", now)
         self._ways.tell_one(client, now)
-        if moved_km > self._settings.least_move_km:
+        if has_moved:
             self.subscriptions.moved(client)
+        self.handover.moved(client, said, now)
 
     def _on_opened(self, opened: SessionOpened, now: float) -> None:
         client, init, credential = opened.client, opened.init, opened.credential
@@ -301,6 +341,7 @@ class ClientGateway:
         self._vouching.forget_client(client)
         self._authoriser.begin_session(credential, init.credential)
         self._allowances.begin(client, credential.rights, now)
+        self._revocations.tell_all(client)
         if init.visits:
             self._begin_visit(client, init, now)
             return
@@ -310,8 +351,10 @@ class ClientGateway:
                 self.subscriptions.end(client, [topic])
         self.resumption.begin_session(client, goes_on=opened.goes_on)
         self.clients.begin_session(client, now + self._settings.grace_s)
-        self._on_report(client, init.x_km, init.y_km, now)
+        self._on_report(client, init, now)
         self.handover.arrived(client, now)
+        if self.handover.is_home_of(client):
+            self._router.expect(client, now)
         self._ways.tell_all(client)
 
     def _begin_visit(self, client: str, init: Init, now: float) -> None:
@@ -319,7 +362,7 @@ class ClientGateway:
         self._effects.counts["visits"] += 1
         self.handover.visited(client, self.subscriptions.forget(client), now)
         self._router.targets.begin_visit(client)
-        self._on_report(client, init.x_km, init.y_km, now)
+        self._on_report(client, init, now)
 
     def _on_closed(self, closed: SessionClosed, now: float) -> None:
         client, counts = closed.client, self._effects.counts
@@ -342,5 +385,14 @@ class ClientGateway:
 
     def _log(self, client: str, topic: str | None, action: LogAction, now: float) -> None:
         x_km, y_km = self.clients.place(client)
-        row = (topic, client, int(now * 1e6), x_km, y_km, 0, action, 0, 0, False, self._server)
+        time_us, server = int(now * 1e6), self._server
+        row = (topic, client, time_us, x_km, y_km, 0, action, 0, 0, False, server, b"")
         self._effects.out.publications.append(row)
+
+
+def _mistake_in(wish: Subscribe) -> str | None:
+    try:
+        check_terms(wish_terms(wish))
+    except WireError as error:
+        return str(error)
+    return None

@@ -10,9 +10,11 @@ from nearcast.errors import WireError
 from nearcast.server.effects import Effects
 from nearcast.server.mesh_messages import Notice, Notices
 from nearcast.server.peers import Peers
+from nearcast.server.selection import Selection
 from nearcast.server.subscribers import SubscriberDirectory
 from nearcast.wire.hot_frames import decode_notify, encode_notify, notify_frame, time_field
 from nearcast.wire.messages import Notify
+from nearcast.wire.terms import Place
 
 __all__ = ["Delivery", "LocalClients"]
 
@@ -22,6 +24,10 @@ class LocalClients(Protocol):
 
     def check_notification(self, frame: bytes) -> None:
         """Raise WireError when a notification is too large for a datagram."""
+        ...
+
+    def notify_urgently(self, clients: Iterable[str], frame: bytes, left_out: str) -> list[str]:
+        """Send one before all that is not urgent."""
         ...
 
     def notify_all(self, clients: Iterable[str], frame: bytes, left_out: str) -> list[str]:
@@ -42,6 +48,10 @@ class Delivery:
         Returns those of some clients that may be told of a topic, at a time.
     note
         Is told the last offset by topic of what a broker sent.
+    urgency
+        Returns how urgent what has an envelope is.
+    selection
+        Knows which clients here do not want everything; None when this server has none.
     """
 
     def __init__(
@@ -54,18 +64,22 @@ class Delivery:
         pass_on: Callable[[str, Sequence[bytes], float], None],
         hearers: Callable[[str, tuple[str, ...], float], tuple[str, ...]],
         note: Callable[[str, Mapping[str, int]], None],
+        urgency: Callable[[bytes], int],
+        selection: Selection | None = None,
     ) -> None:
-        self._hearers, self._note = hearers, note
+        self._hearers, self._note, self._selection = hearers, note, selection
+        self._urgency = urgency
+        self._selective = selection.selective if selection is not None else {}
         self._peers, self._directory, self._effects = peers, directory, effects
         self._clock, self._local, self._pass_on = clock, local, pass_on
-        self._notices: dict[str, list[Notice]] = {}
-        """By home, for the end of the pass."""
+        self._notices: dict[tuple[str, bool], list[Notice]] = {}
+        """By home and whether they are urgent, for the end of the pass."""
         peers.on(Notices, self._on_notices)
 
     def send(self, notifications: Iterable[OutgoingNotification]) -> None:
         """Send what the broker has made."""
         own, notified = self._peers.server, self._now()
-        for notify, recipients, left_out, _ in notifications:
+        for notify, recipients, left_out, _, place in notifications:
             try:
                 body = encode_notify(notify)
             except WireError as error:
@@ -76,16 +90,22 @@ class Delivery:
                 by_home = self._split(notify.topic, recipients)
             for home, clients in by_home.items():
                 if home == own:
-                    self._deliver(notify, body, clients, left_out, *notified)
+                    if notify.envelope or self._selective:
+                        self._select(notify, body, clients, left_out, place, *notified)
+                    else:
+                        self._deliver(notify, body, clients, left_out, *notified)
                 elif len(clients) > 1 or clients[0] != left_out:
-                    self._notices.setdefault(home, []).append(Notice(body, clients, left_out))
+                    notice = Notice(body, clients, left_out, place)
+                    is_urgent = bool(notify.envelope) and self._urgency(notify.envelope) > 0
+                    self._notices.setdefault((home, is_urgent), []).append(notice)
 
     def flush(self) -> None:
         """End a pass: what it has for one home goes together."""
         if self._notices:
             notices, self._notices = self._notices, {}
-            for home, some in notices.items():
-                self._peers.send(home, Notices(tuple(some)))
+            for (home, urgent), some in notices.items():
+                send = self._peers.send_urgently if urgent else self._peers.send
+                send(home, Notices(tuple(some), urgent))
 
     def _on_notices(self, server: str, message: Notices, now: float) -> None:
         notified = self._now()
@@ -97,8 +117,9 @@ class Delivery:
                     raise WireError("a notification names another broker than its sender")
                 reached[notify.topic] = notify.offset
             clients = self._hearers(notify.topic, notice.clients, now)
-            self._deliver(notify, notice.body, clients, left_out, *notified)
-        self._note(server, reached)
+            self._select(notify, notice.body, clients, left_out, notice.place, *notified)
+        if not message.urgent:  # else what they overtook has not been heard
+            self._note(server, reached)
 
     def _now(self) -> tuple[int, bytes]:
         """Return the time now, also as a field of a Notify: once for many notifications."""
@@ -106,9 +127,35 @@ class Delivery:
         return notified_us, time_field(notified_us)
 
     def _split(self, topic: str, recipients: Recipients) -> dict[str, tuple[str, ...]]:
-        by_home = self._directory.by_home(topic, recipients.clients)
-        recipients.by_home = {home: tuple(clients) for home, clients in by_home.items()}
-        return recipients.by_home
+        always, clients = recipients.always, recipients.clients
+        by_home = dict[str, tuple[str, ...]]()
+        if always is not None:
+            by_home |= always.by_home or self._split(topic, always)
+            clients = clients[len(always.clients) :]
+        for home, some in self._directory.by_home(topic, clients).items():
+            by_home[home] = (*by_home.get(home, ()), *some)
+        recipients.by_home = by_home
+        return by_home
+
+    def _select(
+        self,
+        notify: Notify,
+        body: bytes,
+        clients: tuple[str, ...],
+        left_out: str,
+        place: Place | None,
+        notified_us: int,
+        notified: bytes,
+    ) -> None:
+        """Deliver to those of the clients here that want it."""
+        selection = self._selection
+        if selection is None:
+            self._deliver(notify, body, clients, left_out, notified_us, notified)
+            return
+        if left_out in clients:
+            clients = tuple(client for client in clients if client != left_out)
+        for own, some in selection.split(notify, body, clients, place, notified_us / 1e6):
+            self._deliver(notify, own, some, "", notified_us, notified)
 
     def _deliver(
         self,
@@ -129,7 +176,9 @@ class Delivery:
         except WireError as error:
             self._refuse(notify, len(clients), error)
             return
-        missing = local.notify_all(clients, frame, left_out)
+        is_urgent = notify.envelope and self._urgency(notify.envelope)
+        tell = local.notify_urgently if is_urgent else local.notify_all
+        missing = tell(clients, frame, left_out)
         if left_out and left_out in clients:
             clients = tuple(client for client in clients if client != left_out)
         if missing:

@@ -30,15 +30,13 @@ class Effects:
         self.out.incidents.append(Incident(event, fields))
 
     def note_taken_over(self, streams: Iterable[TakenOver]) -> None:
-        """Count streams that servers which are away may own too, and log them by topic."""
-        by_topic: dict[tuple[str, tuple[str, ...]], list[str]] = {}
+        """Count streams that servers which are away may own too; those of a pass share a line."""
+        lost: dict[tuple[str, ...], dict[str, list[str]]] = {}
         for topic, publisher, given_up in streams:
             self.counts["streams_taken_over"] += 1
-            by_topic.setdefault((topic, given_up), []).append(publisher)
-        for (topic, given_up), publishers in by_topic.items():
-            self.incident(
-                "streams_taken_over", topic=topic, given_up=given_up, publishers=publishers
-            )
+            lost.setdefault(given_up, {}).setdefault(topic, []).append(publisher)
+        for given_up, publishers in lost.items():
+            self.incident("streams_taken_over", given_up=given_up, publishers=publishers)
 
     def take_pauses(self) -> tuple[float, ...]:
         """Return how long streams waited, since the last call."""

@@ -10,12 +10,13 @@ from nearcast.server.handover_buffer import HandoverBuffer
 from nearcast.server.mesh_messages import Undelivered
 from nearcast.server.peers import Peers
 from nearcast.server.presence import Presence
+from nearcast.server.roaming import Roaming
 from nearcast.server.site_orders import Orders
 from nearcast.server.subscriptions import Subscriptions
 from nearcast.trust.rights import Action
 from nearcast.wire.actions import Home
 from nearcast.wire.codec import Refused, decode
-from nearcast.wire.messages import Notify
+from nearcast.wire.messages import Init, Notify, Report
 from nearcast.wire.server_sessions import ServerSessions
 
 __all__ = ["Handover"]
@@ -32,7 +33,9 @@ class Handover:
         effects: Effects,
         authorise: Callable[[str, Action, str], str | None],
         grace_s: float,
+        roaming: Roaming,
     ) -> None:
+        self._roaming = roaming
         self._authorise = authorise
         self._peers, self._sessions, self._effects = peers, sessions, effects
         self._subscriptions = subscriptions
@@ -45,11 +48,13 @@ class Handover:
         """Clients here that belong elsewhere: whether they were told to go, or wait for their
         home to be there."""
         self._presence = Presence(peers, self._on_present)
+        roaming.on_expected = self._buffer.stay
         peers.on(Undelivered, self._on_undelivered)
 
     def obey(self, orders: Orders, now: float) -> None:
         """Take the homes of clients from new orders, and send clients to them."""
         self._revision = orders.revision
+        self._roaming.obey(orders)
         self._homes = {**orders.moved, **{one.client: one.home for one in orders.clients}}
         self._addresses = {
             one.server: Home((one.host, one.port), one.public_key, one.credential)
@@ -64,13 +69,22 @@ class Handover:
         self._homes[client] = home
         self._send_home(client, now)
 
+    def moved(self, client: str, said: Report | Init, now: float) -> None:
+        """Look whether a client that reports its place has another home there."""
+        if self._roaming.moved(client, said, now):
+            self._send_home(client, now)
+
+    def _home(self, client: str) -> str | None:
+        """Return a client's home: by where it is, or else by the orders."""
+        return self._roaming.home_of(client) or self._homes.get(client)
+
     def knows(self, client: str) -> bool:
         """Tell whether the orders name a client."""
         return client in self._homes
 
     def is_home_of(self, client: str) -> bool:
         """Tell whether this server is a client's home, as far as anybody said."""
-        return self._homes.get(client, self._peers.server) == self._peers.server
+        return (self._home(client) or self._peers.server) == self._peers.server
 
     def arrived(self, client: str, now: float) -> None:
         """Give a client what was kept for it, and send it on if this is not its home."""
@@ -94,13 +108,23 @@ class Handover:
         if undelivered:
             self.pass_on(client, undelivered, now)
 
-    def pass_on(self, client: str, frames: Sequence[bytes], now: float) -> None:
-        """Send what a client may not have to its home, or keep it until the client is here."""
-        home = self._homes.get(client)
-        if home is not None and home != self._peers.server:
+    def pass_on(
+        self, client: str, frames: Sequence[bytes], now: float, came_from: str = ""
+    ) -> None:
+        """Send what a client may not have to its home, or keep it until the client is here.
+
+        Nothing goes back to where it came from: the client is on its way between the two.
+        """
+        home = self._home(client)
+        if home is not None and home not in (self._peers.server, came_from):
             self._peers.send(home, Undelivered(client, tuple(frames), self._revision))
-        elif home is None or not self._buffer.keep(client, frames, now):
+        elif home is None or not self._keep(client, frames, now, came_from):
             self._effects.counts["notifications_undelivered"] += len(frames)
+
+    def _keep(self, client: str, frames: Sequence[bytes], now: float, came_from: str) -> bool:
+        # what brokers send here while it is expected only, its present home gets too
+        is_spare = not came_from and self._roaming.is_expected(client)
+        return self._buffer.keep(client, frames, now, is_spare=is_spare) or is_spare
 
     @property
     def kept(self) -> int:
@@ -114,6 +138,7 @@ class Handover:
                 del self._leaving[client]
             else:
                 self._send_home(client, now)
+        self._roaming.expire(now)
         gone, given_up = self._buffer.expire(now)
         self._effects.counts["notifications_undelivered"] += given_up
         for client, topics in gone:
@@ -123,7 +148,7 @@ class Handover:
         """Send a client to its home if that is elsewhere and there; until then it is served here."""
         if self._sessions.is_visitor(client):
             return
-        home = self._homes.get(client)
+        home = self._home(client)
         address = self._addresses.get(home or "")
         was_told = self._leaving.get(client, False)
         if home is None or home == self._peers.server or address is None:
@@ -133,13 +158,15 @@ class Handover:
             is_told = self._leaving[client] = self._presence.is_there(home, now)
         if is_told:
             self._effects.counts["redirects"] += not was_told
-            self._sessions.redirect(client, address)
+            waiting = self._sessions.redirect(client, address)
+            if waiting and not was_told:  # it is there before the client is
+                self.pass_on(client, waiting, now)
         elif was_told:
             self._sessions.redirect(client, None)
 
     def _on_present(self, server: str, now: float) -> None:
         for client in list(self._leaving):
-            if self._homes.get(client) == server and client in self._sessions:
+            if self._home(client) == server and client in self._sessions:
                 self._send_home(client, now)
 
     def _notify(self, client: str, frames: Sequence[bytes]) -> bool:
@@ -157,7 +184,7 @@ class Handover:
         self._effects.counts["mesh_not_allowed"] += len(frames) - len(allowed)
         return self._sessions.notify(client, allowed)
 
-    def _on_undelivered(self, _server: str, message: Undelivered, now: float) -> None:
+    def _on_undelivered(self, server: str, message: Undelivered, now: float) -> None:
         """Bring what another home of the client could not, pass it on, or keep it."""
         client, frames = message.client, message.frames
         try:
@@ -173,4 +200,4 @@ class Handover:
             if not self._buffer.keep(client, frames, now):
                 self._effects.counts["notifications_undelivered"] += len(frames)
         else:
-            self.pass_on(client, frames, now)
+            self.pass_on(client, frames, now, server)

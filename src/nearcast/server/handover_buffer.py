@@ -21,6 +21,8 @@ _ALL_KEPT_LIMIT = 100_000
 @dataclass(slots=True)
 class _Kept:
     until: float
+    is_spare: bool = True
+    """Whether all of it reaches the client at its present home too."""
     frames: deque[bytes] = field(default_factory=lambda: deque(maxlen=_KEPT_LIMIT))
 
 
@@ -38,9 +40,13 @@ class HandoverBuffer:
         """Note that a client has left, with what it subscribed to."""
         self._left[client] = (now + self._grace_s, topics)
 
+    def stay(self, client: str) -> None:
+        """Note that a client that has left is coming back."""
+        self._left.pop(client, None)
+
     def arrive(self, client: str) -> Sequence[bytes]:
         """Note that a client is here; return what was kept for it."""
-        self._left.pop(client, None)
+        self.stay(client)
         return self.take_kept(client)
 
     def take_kept(self, client: str) -> Sequence[bytes]:
@@ -51,14 +57,17 @@ class HandoverBuffer:
         self.frames -= len(kept.frames)
         return tuple(kept.frames)
 
-    def keep(self, client: str, frames: Iterable[bytes], now: float) -> bool:
-        """Keep kept until the client is here; False when there is no room."""
+    def keep(
+        self, client: str, frames: Iterable[bytes], now: float, *, is_spare: bool = False
+    ) -> bool:
+        """Keep notifications until the client is here; False when there is no room."""
         if self.frames >= self._frame_limit:
             return False
         kept = self._kept.get(client)
         if kept is None:
             kept = self._kept[client] = _Kept(now)
         kept.until = now + self._grace_s
+        kept.is_spare = kept.is_spare and is_spare
         before = len(kept.frames)
         kept.frames.extend(frames)
         self.frames += len(kept.frames) - before
@@ -68,5 +77,7 @@ class HandoverBuffer:
         """Return the clients whose next home has had its time, and how many notifications were given up."""
         gone = [one for one, (until, _) in self._left.items() if until <= now]
         late = [one for one, kept in self._kept.items() if kept.until <= now]
-        given_up = sum(len(self.take_kept(client)) for client in late)
+        spare = {client for client in late if self._kept[client].is_spare}
+        taken = {client: len(self.take_kept(client)) for client in late}
+        given_up = sum(size for client, size in taken.items() if client not in spare)
         return [(client, self._left.pop(client)[1]) for client in gone], given_up

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from math import hypot
 
 from nearcast.trust.topic_pattern import is_pattern, matches
+from nearcast.wire.terms import NO_TERMS, Terms
 
 __all__ = ["HomeClients", "Starts"]
 
@@ -24,32 +25,57 @@ class HomeClients:
 
     def __init__(self) -> None:
         self._places: dict[str, tuple[float, float]] = {}
+        self._told_places: dict[str, tuple[float, float]] = {}
+        """Where brokers were last told that clients are."""
+        self._headings: dict[str, float | None] = {}
         self._topics_of: dict[str, dict[str, Starts]] = {}
         self._subscribers_of: dict[str, dict[str, None]] = {}
         self._patterns: dict[str, None] = {}
         """Those of `_subscribers_of` that are patterns."""
         self._merged: dict[str, dict[str, None]] = {}
         """By topic: its subscribers and those of patterns that match, since the last change."""
+        self.selective: dict[str, dict[str, Terms]] = {}
+        """Terms by topic and client, of those that do not want everything."""
         self._doubtful: dict[str, tuple[float, dict[str, None]]] = {}
         """By client: what it may no longer want, and until when it may say that it does."""
 
-    def move(self, client: str, x_km: float, y_km: float) -> float:
-        """Note where a client is; return how far it has moved since it was last heard of."""
-        before = self._places.get(client)
+    def move(
+        self,
+        client: str,
+        x_km: float,
+        y_km: float,
+        heading_deg: float | None = None,
+        least_km: float = 0.0,
+    ) -> bool:
+        """Note where a client is and where it is heading; tell whether brokers should know."""
         self._places[client] = (x_km, y_km)
-        return hypot(x_km - before[0], y_km - before[1]) if before is not None else 0.0
+        self._headings[client] = heading_deg
+        told = self._told_places.setdefault(client, (x_km, y_km))
+        # from where it was last told: many small moves are a large one
+        if hypot(x_km - told[0], y_km - told[1]) <= least_km:
+            return False
+        self._told_places[client] = (x_km, y_km)
+        return True
 
     def place(self, client: str) -> tuple[float, float]:
         """Return where a client is, as it last said."""
         return self._places.get(client, (0.0, 0.0))
+
+    def heading(self, client: str) -> float | None:
+        """Return where a client is heading, if it said."""
+        return self._headings.get(client)
 
     def begin_session(self, client: str, until: float) -> None:
         """Note that a client has a new session: what it does not ask for again by then is over."""
         if self._topics_of.get(client):
             self._doubtful[client] = (until, dict.fromkeys(self._topics_of[client]))
 
-    def subscribe(self, client: str, topic: str) -> None:
-        """Note a subscription; twice is once."""
+    def subscribe(self, client: str, topic: str, terms: Terms = NO_TERMS) -> None:
+        """Note a subscription; twice is once, and the last terms count."""
+        if terms != NO_TERMS:
+            self.selective.setdefault(topic, {})[client] = terms
+        else:
+            self._forget_terms(client, topic)
         self._topics_of.setdefault(client, {}).setdefault(topic, {})
         subscribers = self._subscribers_of.setdefault(topic, {})
         if client not in subscribers:
@@ -63,6 +89,7 @@ class HomeClients:
     def unsubscribe(self, client: str, topic: str) -> None:
         """Forget a subscription, if there is one."""
         self._topics_of.get(client, {}).pop(topic, None)
+        self._forget_terms(client, topic)
         subscribers = self._subscribers_of.get(topic, {})
         subscribers.pop(client, None)
         self._note_change(topic)
@@ -76,7 +103,8 @@ class HomeClients:
         for topic in topics:
             self.unsubscribe(client, topic)
         self._topics_of.pop(client, None)
-        self._places.pop(client, None)
+        for known in (self._places, self._told_places, self._headings):
+            known.pop(client, None)
         self._doubtful.pop(client, None)
         return topics
 
@@ -90,6 +118,32 @@ class HomeClients:
             if topics:
                 outdated.append((client, topics))
         return outdated
+
+    def terms(self, client: str, topic: str) -> Terms:
+        """Return the terms of a subscription."""
+        return self.selective.get(topic, {}).get(client, NO_TERMS)
+
+    def terms_of(self, clients: Iterable[str], topic: str) -> dict[str, Terms]:
+        """Return the terms of those of some subscribers that have terms."""
+        known = self.selective.get(topic)
+        return {one: known[one] for one in clients if one in known} if known else {}
+
+    def has_selective(self, topic: str) -> bool:
+        """Tell whether a listener of a topic may not want all of it."""
+        return any(name in self.selective for name in self.names(topic))
+
+    def terms_to_hear(self, client: str, topic: str) -> tuple[Terms, ...]:
+        """Return the terms of which one has to hold for a listener; none: it wants everything."""
+        wanted = self._topics_of.get(client, {})
+        terms = [self.terms(client, name) for name in self.names(topic) if name in wanted]
+        return () if NO_TERMS in terms else tuple(terms)
+
+    def _forget_terms(self, client: str, topic: str) -> None:
+        terms = self.selective.get(topic)
+        if terms is not None:
+            terms.pop(client, None)
+            if not terms:
+                del self.selective[topic]
 
     def topics(self, client: str) -> Collection[str]:
         """Return what a client subscribes to."""
@@ -125,11 +179,6 @@ class HomeClients:
     def has_listeners(self, topic: str) -> bool:
         """Tell whether any client here hears a topic."""
         return topic in self._subscribers_of or any(matches(one, topic) for one in self._patterns)
-
-    @property
-    def patterns(self) -> Collection[str]:
-        """The patterns that some client here subscribes to."""
-        return self._patterns.keys()
 
     def listeners(self, topic: str) -> Collection[str]:
         """Return the clients here that hear a topic, by its name or by a pattern."""

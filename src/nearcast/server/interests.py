@@ -21,6 +21,8 @@ class Knowledge(Enum):
 
     ASKED = "asked"
     """It has not answered whether it has topics of it."""
+    LATE = "late"
+    """The same, of a server that came after the interest: it may have processed some already."""
     DOUBTFUL = "doubtful"
     """It was told the subscribers, and may have forgotten them since."""
     TOLD = "told"
@@ -40,7 +42,11 @@ class Interest:
     @property
     def holders(self) -> list[str]:
         """Servers that were told the subscribers."""
-        return [one for one, knows in self.servers.items() if knows is not Knowledge.ASKED]
+        return [one for one in self.servers if not self.is_open(one)]
+
+    def is_open(self, server: str) -> bool:
+        """Tell whether a server was asked and has not answered."""
+        return self.servers.get(server) in (Knowledge.ASKED, Knowledge.LATE)
 
 
 class Interests:

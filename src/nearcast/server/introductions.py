@@ -12,8 +12,13 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from nearcast.errors import WireError
-from nearcast.server.mesh_messages import Forgets, Manages, SubscribersWanted, SyncDone
+from nearcast.server.broker_messages import Rumours
+from nearcast.server.mesh_messages import Forgets
 from nearcast.server.peers import Peers
+from nearcast.server.subscriber_messages import (
+    SubscribersWanted,
+    SyncDone,
+)
 from nearcast.server.subscribers import SubscriberDirectory
 from nearcast.server.topic_registry import TopicRegistry
 
@@ -73,6 +78,8 @@ class Introductions:
         How long a server waits for the others.
     on_informed
         Is told of topics whose subscribers are known now, and of the time.
+    announce
+        Tells a server that this one manages a topic.
     """
 
     def __init__(
@@ -83,8 +90,10 @@ class Introductions:
         start: int,
         inform_s: float,
         on_informed: Callable[[Collection[str], float], None],
+        announce: Callable[[str, str], None],
     ) -> None:
         self._peers, self._topics, self._directory = peers, topics, directory
+        self._announce = announce
         self._start, self._inform_s, self._on_informed = start, inform_s, on_informed
         self._first = self._number = peers.incarnation
         """Of the question at the start: an answer to an earlier incarnation is none."""
@@ -147,7 +156,7 @@ class Introductions:
         """Tell a server which topics are here, and ask for their subscribers."""
         if server in self._peers.others:
             for topic in self._topics.shared_with(server):
-                self._peers.send(server, Manages(topic, self._topics.is_past(topic)))
+                self._announce(server, topic)
             self._ask(server, self._topics.here, self._first)
             for number, question in self._questions.items():
                 if number != self._first and server in question.unanswered:
@@ -182,6 +191,9 @@ class Introductions:
             raise WireError("SubscribersWanted: too many topics, or a number is out of range")
         if self.home is not None:
             self.home.on_wanted(server, message, now)
+        rumours = self._topics.rumours(message.topics, server)
+        if rumours:  # before the answer: it takes nothing of these topics until then
+            self._peers.send(server, Rumours(rumours))
         if message.number >= 0:
             self._peers.send(server, SyncDone(message.number))
 

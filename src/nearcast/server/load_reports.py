@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from nearcast.server.effects import Effects
 from nearcast.server.mesh_messages import Hello, LoadReport
 from nearcast.server.peers import Peers
+from nearcast.server.site_orders import Orders
+from nearcast.server.stream_targets import StreamTargets
+from nearcast.trust.site_trust import SiteTrust
 
-__all__ = ["LoadReports"]
+__all__ = ["LoadReports", "read_load"]
 
 _MOST_UNACKNOWLEDGED = 2
 
@@ -42,3 +46,30 @@ class LoadReports:
     def next_wakeup(self) -> float:
         """Return when to call `on_timer` at the latest."""
         return self._next_report
+
+
+def read_load(
+    orders: Orders | None,
+    sessions: int,
+    topics: int,
+    targets: StreamTargets,
+    effects: Effects,
+    trust: SiteTrust,
+    loop_lag_s: float,
+) -> LoadReport:
+    """Return the report of the moment; what streams waited is told once."""
+    counts = effects.counts
+    return LoadReport(
+        orders.revision if orders is not None else 0,
+        sessions,
+        topics,
+        targets.storage_used,
+        targets.compute_used,
+        targets.delegated_streams,
+        targets.local_streams,
+        counts["publications"] + counts["forwarded_in"],
+        counts["notifications"],
+        loop_lag_s,
+        trust.newer_list(orders.revocations if orders else b""),
+        effects.take_pauses(),
+    )

@@ -34,6 +34,8 @@ class PublicationRow(NamedTuple):
     durable: bool
     server: str
     """The home that wrote the row."""
+    payload: bytes = b""
+    """Of a publication, as it came; empty for all others."""
 
 
 class NotificationRow(NamedTuple):

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import math
 from collections import deque
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from nearcast.errors import WireError
+from nearcast.server.flow_messages import FlowReports
 from nearcast.server.manager_state import (
     ClientDirectory,
     ManagerState,
@@ -31,7 +33,7 @@ from nearcast.server.mesh_messages import (
 from nearcast.server.peer_channels import PeerChannels
 from nearcast.server.signed_orders import sign_orders
 from nearcast.trust.credentials import ServerCredential, read_body
-from nearcast.trust.revocations import issue_revocations
+from nearcast.trust.revocations import issue_revocations, issue_revoked_servers
 from nearcast.trust.signed import SigningKey, read_signed
 
 __all__ = ["Manager", "ManagerSettings"]
@@ -63,6 +65,7 @@ class _ServerRecord:
     sent_revision: int = 0
     sent_at: float = -math.inf
     report: LoadReport | None = None
+    flows: FlowReports | None = None
 
 
 class Manager:
@@ -80,6 +83,9 @@ class Manager:
         The id of the cloud server.
     incarnation
         Of `draw_incarnation`: another one at each start of the manager.
+    areas
+        Coverage of servers that have their own, where clients have their home where they are;
+        None: homes are those of the plan.
     """
 
     def __init__(
@@ -91,13 +97,18 @@ class Manager:
         cloud: str,
         incarnation: int,
         settings: ManagerSettings | None = None,
+        areas: Mapping[str, str] | None = None,
     ) -> None:
+        self._areas = areas
         self._state, self._clients, self._signer, self._cloud = state, clients, signer, cloud
         self._settings = settings or ManagerSettings()
         self._channels = PeerChannels(incarnation)
         self._records = {name: _ServerRecord() for name in state.servers}
-        self.revocations = self._sign_revocations()
+        self.revocations = b""
         """The signed list; empty while there is none."""
+        self._revoked_servers: tuple[bytes, ...] = ()
+        """The servers in it, for clients."""
+        self._sign_revocations()
         self._pauses_s: deque[float] = deque(maxlen=_MOST_PAUSES)
         """How long streams waited for their servers since the plan in force was adopted."""
         self.refused = 0
@@ -116,7 +127,7 @@ class Manager:
         if state.versions[-1].version != before.versions[-1].version:
             self._pauses_s.clear()
         if state.revocations.version != before.revocations.version:
-            self.revocations = self._sign_revocations()
+            self._sign_revocations()
             for record in self._records.values():
                 record.sent_at = -math.inf  # no time is lost with what was revoked
         self._records = {name: self._records.get(name) or _ServerRecord() for name in state.servers}
@@ -157,6 +168,15 @@ class Manager:
     def highest_revision(self) -> int:
         """Return the highest revision a server has; above ours when our store was lost."""
         return max((record.revision for record in self._records.values()), default=0)
+
+    def flow_reports(self) -> dict[str, FlowReports]:
+        """Return what servers last said of flows."""
+        return {name: one.flows for name, one in self._records.items() if one.flows is not None}
+
+    def tell(self, server: str, message: MeshMessage, now: float) -> list[tuple[str, bytes]]:
+        """Say something to a server."""
+        self._channels.send(server, encode_mesh(message))
+        return self._channels.poll(now)
 
     def is_up(self, server: str, now: float) -> bool:
         """Return whether a server was heard lately."""
@@ -214,6 +234,8 @@ class Manager:
         match message:
             case Hello() | LoadReport():
                 self._heard(record, message, now)
+            case FlowReports():
+                record.flows = message
             case WhereIs(client):
                 order = self._clients.find(client)
                 answer = ClientIs(client, with_cloud(order, self._cloud) if order else None)
@@ -248,14 +270,25 @@ class Manager:
         return record.sent_at + self._settings.push_interval_s
 
     def _push(self, server: str, record: _ServerRecord, now: float) -> None:
-        orders = make_orders(self._state, self._clients, server, self._cloud, now, self.revocations)
+        orders = make_orders(
+            self._state,
+            self._clients,
+            server,
+            self._cloud,
+            now,
+            self.revocations,
+            self._revoked_servers,
+            self._areas,
+        )
         document = sign_orders(self._signer, orders)
         self._channels.send(server, encode_mesh(NewOrders(document)))
         record.sent_revision, record.sent_at = self._state.revision, now
 
-    def _sign_revocations(self) -> bytes:
+    def _sign_revocations(self) -> None:
         revocations = self._state.revocations
-        return issue_revocations(self._signer, revocations) if revocations.version else b""
+        if revocations.version:
+            self.revocations = issue_revocations(self._signer, revocations)
+            self._revoked_servers = issue_revoked_servers(self._signer, revocations)
 
     def _server_status(
         self, name: str, server: SiteServer, record: _ServerRecord, now: float

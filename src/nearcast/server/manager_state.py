@@ -11,9 +11,11 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
+from nearcast.flow.flow import Flow
+from nearcast.flow.flow_orders import FlowOrder
 from nearcast.server.orders_from_plan import DELEGATED, PlannedTopic, SitePlan
 from nearcast.server.processor_rules import ProcessorRule
-from nearcast.server.site_orders import ClientOrder, Orders, ServerOrder, TopicOrder
+from nearcast.server.site_orders import ClientOrder, CoverageOrder, Orders, ServerOrder, TopicOrder
 from nearcast.trust.revocations import Revocation, RevocationList, revoke
 
 __all__ = [
@@ -22,13 +24,16 @@ __all__ = [
     "PlanVersion",
     "SiteServer",
     "SiteTopic",
+    "coverage_order",
     "make_orders",
     "next_topics",
     "with_cloud",
+    "with_flow",
     "with_plan",
     "with_processors",
     "with_revocations",
     "with_site",
+    "without_flow",
 ]
 
 
@@ -81,6 +86,8 @@ class ManagerState:
     processors: tuple[ProcessorRule, ...] = ()
     """What brokers do with messages, by topic."""
     revocations: RevocationList = _NONE_REVOKED
+    flows: tuple[FlowOrder, ...] = ()
+    """Those that run."""
 
 
 class ClientDirectory(Protocol):
@@ -152,6 +159,20 @@ def with_processors(state: ManagerState, rules: Iterable[ProcessorRule]) -> Mana
     return replace(state, revision=state.revision + 1, processors=tuple(rules))
 
 
+def with_flow(state: ManagerState, flow: Flow, begins_at: Mapping[str, str]) -> ManagerState:
+    """Return the state with one more flow; one that runs under the same name begins anew."""
+    revision = state.revision + 1
+    others = (one for one in state.flows if one.flow.name != flow.name)
+    order = FlowOrder(flow, revision, dict(begins_at))
+    return replace(state, revision=revision, flows=(*others, order))
+
+
+def without_flow(state: ManagerState, name: str) -> ManagerState:
+    """Return the state without a flow."""
+    others = tuple(one for one in state.flows if one.flow.name != name)
+    return replace(state, revision=state.revision + 1, flows=others)
+
+
 def with_revocations(
     state: ManagerState, entries: Iterable[Revocation], now_s: float, above: int = 0
 ) -> ManagerState:
@@ -182,11 +203,14 @@ def make_orders(
     cloud: str,
     now_s: float,
     revocations: bytes = b"",
+    revoked_servers: tuple[bytes, ...] = (),
+    areas: Mapping[str, str] | None = None,
 ) -> Orders:
     """Return what one server is to be told.
 
     Of the topics those that it manages or managed, and those that clients with their home there
-    take part in; any other one is new to it, as one that no plan knows.
+    take part in; any other one is new to it, as one that no plan knows. With `areas` clients have
+    their home where they are.
     """
     concerned = clients.topics_of(server)
     own = DELEGATED if server == cloud else server
@@ -206,7 +230,16 @@ def make_orders(
         moved=dict(clients.left(server)),
         issued_s=int(now_s),
         revocations=revocations,
+        revoked_servers=revoked_servers,
+        flows=state.flows,
+        coverage=None if areas is None else coverage_order(state.servers, areas),
     )
+
+
+def coverage_order(servers: Mapping[str, SiteServer], areas: Mapping[str, str]) -> CoverageOrder:
+    """Return what edge servers cover: what is nearest to them, or areas of their own."""
+    places = {name: one.place_km for name, one in servers.items() if one.place_km is not None}
+    return CoverageOrder(places, dict(areas))
 
 
 def with_cloud(order: ClientOrder, cloud: str) -> ClientOrder:

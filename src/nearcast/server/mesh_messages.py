@@ -10,6 +10,7 @@ from collections.abc import Iterable
 import msgspec
 
 from nearcast.errors import WireError
+from nearcast.flow.messages import FlowMessage
 from nearcast.server.broker_messages import (
     Advance,
     Claim,
@@ -18,100 +19,61 @@ from nearcast.server.broker_messages import (
     CopyNack,
     Denied,
     MeshStruct,
+    Rumours,
     StateTaken,
     Yielded,
 )
+from nearcast.server.flow_messages import FlowReports, MovePart, RoomAnswer, RoomWanted
+from nearcast.server.proof_messages import (
+    HomeProved,
+    OrdersShown,
+    ProveHome,
+    ShowOrders,
+    Vouch,
+    WhoIs,
+)
+from nearcast.server.publisher_messages import (
+    Expects,
+    Forward,
+    ForwardAck,
+    ForwardBusy,
+    ForwardNack,
+    ForwardRefuse,
+)
+from nearcast.server.ring_messages import RingMessage
 from nearcast.server.site_orders import ClientOrder
+from nearcast.server.subscriber_messages import (
+    Moved,
+    Subscribers,
+    SubscribersKnown,
+    SubscribersWanted,
+    SyncDone,
+    Unsubscribed,
+)
 from nearcast.wire.codec import check_topic
+from nearcast.wire.terms import Place, Terms
 
 __all__ = [
+    "Arriving",
     "ClientIs",
     "Forgets",
-    "Forward",
-    "ForwardAck",
-    "ForwardBusy",
-    "ForwardNack",
-    "ForwardRefuse",
     "Hello",
     "LoadReport",
     "Manages",
     "MeshMessage",
-    "Moved",
     "NewOrders",
     "Notice",
     "Notices",
-    "OrdersShown",
     "Presence",
     "ReplayedNotice",
     "Resume",
     "Resumed",
-    "ShowOrders",
     "SpoolDamaged",
-    "Subscribers",
-    "SubscribersKnown",
-    "SubscribersWanted",
-    "SyncDone",
     "Undelivered",
-    "Unsubscribed",
-    "Vouch",
     "WhereIs",
-    "WhoIs",
     "decode_mesh",
     "encode_mesh",
 ]
-
-
-class Forward(MeshStruct, frozen=True):
-    """A publisher's home to the server that processes its messages: records of one topic."""
-
-    topic: str
-    records: tuple[bytes, ...]
-    oldest: tuple[int, ...]
-    """By record: the lowest sequence that its publisher still needs acknowledged."""
-    durable: bool = True
-    version: int = 0
-    """Of the topic's assignment by which the home goes, see `TopicOrder`."""
-
-
-class ForwardAck(MeshStruct, frozen=True):
-    """The processing server to the publisher's home: durable there up to `through`."""
-
-    topic: str
-    publisher: str
-    epoch: int
-    through: int
-    level: int = 1
-    """On how many servers."""
-
-
-class ForwardNack(MeshStruct, frozen=True):
-    """The processing server to the publisher's home: messages are missing from `expected` on."""
-
-    topic: str
-    publisher: str
-    epoch: int
-    expected: int
-    missing: int = 1
-    """How many of them are missing in a row."""
-
-
-class ForwardBusy(MeshStruct, frozen=True):
-    """The processing server to the publisher's home: not taken, try again later."""
-
-    topic: str
-    publisher: str
-    retry_after_s: float
-
-
-class ForwardRefuse(MeshStruct, frozen=True):
-    """The processing server to the publisher's home: will not be taken; see `wire.Refuse`."""
-
-    topic: str
-    publisher: str
-    epoch: int
-    sequence: int
-    durable: bool
-    reason: int
 
 
 class SpoolDamaged(MeshStruct, frozen=True):
@@ -128,12 +90,16 @@ class Notice(msgspec.Struct, frozen=True, array_like=True, gc=False):
     clients: tuple[str, ...]
     left_out: str = ""
     """The client of these that is not told."""
+    place: Place | None = None
+    """Where the message happened, if somebody wants to hear of an area only."""
 
 
 class Notices(MeshStruct, frozen=True):
     """A broker to the home of subscribers."""
 
     notices: tuple[Notice, ...]
+    urgent: bool = False
+    """Whether they may have overtaken others of the same topic."""
 
 
 class Resume(MeshStruct, frozen=True):
@@ -143,6 +109,8 @@ class Resume(MeshStruct, frozen=True):
     client: str
     """For this client; empty: for all subscribers at the home."""
     since: int
+    number: int = 0
+    """Names the question; its answers repeat it, and those to earlier ones say nothing."""
 
 
 class ReplayedNotice(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -152,6 +120,8 @@ class ReplayedNotice(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Of a Notify frame, without the home's time."""
     clients: tuple[str, ...] | None = None
     """To whom; None: all subscribers but the publisher."""
+    place: Place | None = None
+    """Where the message happened."""
 
 
 class Resumed(MeshStruct, frozen=True):
@@ -167,6 +137,22 @@ class Resumed(MeshStruct, frozen=True):
     is_last: bool
     has_more: bool = False
     """In the last one: there is more after `through`, which has to be asked for."""
+    number: int = 0
+    """Of the question."""
+
+
+class Arriving(MeshStruct, frozen=True):
+    """A client's home to the server that will probably be the next one: have all ready.
+
+    It comes again while the client approaches; what it says replaces what was said before.
+    """
+
+    client: str
+    x_km: float
+    y_km: float
+    direction_deg: float
+    speed_mps: float
+    subscriptions: tuple[tuple[str, Terms], ...]
 
 
 class Undelivered(MeshStruct, frozen=True):
@@ -178,68 +164,14 @@ class Undelivered(MeshStruct, frozen=True):
     """Of the orders that the sender goes by."""
 
 
-class Subscribers(MeshStruct, frozen=True):
-    """A home to the brokers of a topic or of topics that a pattern matches: its subscribers.
-
-    With a request and without clients it asks a server whether it has any of these topics.
-    """
-
-    topic: str
-    clients: tuple[tuple[str, float, float], ...]
-    """With their places."""
-    complete: bool
-    """True: these are all of them there; others that were at this home are gone."""
-    request: int = 0
-    """Above 0: to be answered by SubscribersKnown."""
-
-
-class Unsubscribed(MeshStruct, frozen=True):
-    """A home to the brokers of a topic: no longer subscribed, or no longer there."""
-
-    topic: str
-    clients: tuple[str, ...]
-
-
-class SubscribersKnown(MeshStruct, frozen=True):
-    """Answer to a Subscribers with a request: from now on they are notified.
-
-    Without any topic: the sender has nothing of it, and will ask when that changes.
-    """
-
-    request: int
-    ends: dict[str, int] = msgspec.field(default_factory=dict)
-    """By topic, of those that the sender manages and the subscription concerns: the highest
-    offset so far. The subscribers are told of what comes after it."""
-
-
-class SubscribersWanted(MeshStruct, frozen=True):
-    """A server to all others: it has these topics now, and wants to know their subscribers."""
-
-    topics: tuple[str, ...]
-    number: int
-    """To be answered by SyncDone when they were told; below 0: more topics follow."""
-    start: int
-    """The offset after which this incarnation of the sender has begun."""
-
-
-class SyncDone(MeshStruct, frozen=True):
-    """Answer to SubscribersWanted: now the other one knows their subscribers here."""
-
-    number: int
-
-
-class Moved(MeshStruct, frozen=True):
-    """A home to brokers: where subscribers are now."""
-
-    clients: tuple[tuple[str, float, float], ...]
-
-
 class Manages(MeshStruct, frozen=True):
     """A server to all others: it manages this topic now, though no orders say so."""
 
     topic: str
     past: bool = False
     """It only did, and may have streams of it: to be asked by those that claim them."""
+    publisher: str = ""
+    """A client there that publishes it, and can prove where it is; for topics without orders."""
 
 
 class Presence(MeshStruct, frozen=True):
@@ -288,28 +220,6 @@ class NewOrders(MeshStruct, frozen=True):
     document: bytes
 
 
-class ShowOrders(MeshStruct, frozen=True):
-    """A server to one that claims streams by an assignment that is not known here."""
-
-
-class OrdersShown(MeshStruct, frozen=True):
-    """Answer to ShowOrders: the sender's own orders, as the manager signed them."""
-
-    document: bytes
-
-
-class Vouch(MeshStruct, frozen=True):
-    """A client's home to another server, before it speaks of the client: signed credentials."""
-
-    credentials: tuple[bytes, ...]
-
-
-class WhoIs(MeshStruct, frozen=True):
-    """A server to one that spoke of clients for which nobody vouched."""
-
-    clients: tuple[str, ...]
-
-
 class WhereIs(MeshStruct, frozen=True):
     """A server to the manager: a client came that the orders do not name."""
 
@@ -330,6 +240,7 @@ MeshMessage = (
     | ForwardNack
     | ForwardBusy
     | ForwardRefuse
+    | Expects
     | Copies
     | CopyAck
     | CopyNack
@@ -337,9 +248,11 @@ MeshMessage = (
     | SpoolDamaged
     | Claim
     | Yielded
+    | Rumours
     | StateTaken
     | Denied
     | Notices
+    | Arriving
     | Undelivered
     | Resume
     | Resumed
@@ -359,8 +272,16 @@ MeshMessage = (
     | OrdersShown
     | Vouch
     | WhoIs
+    | ProveHome
+    | HomeProved
     | WhereIs
     | ClientIs
+    | FlowReports
+    | MovePart
+    | RoomWanted
+    | RoomAnswer
+    | FlowMessage
+    | RingMessage
 )
 
 _encoder = msgspec.msgpack.Encoder()
@@ -389,7 +310,9 @@ def decode_mesh(data: bytes) -> MeshMessage:
 def _topics_of(message: MeshMessage) -> Iterable[str]:
     if isinstance(message, SubscribersKnown):
         return message.ends
-    if isinstance(message, SubscribersWanted):
+    if isinstance(message, Rumours):
+        return message.servers
+    if isinstance(message, Expects | SubscribersWanted):
         return message.topics
     topic = getattr(message, "topic", None)
     return () if topic is None else (topic,)

@@ -94,6 +94,7 @@ class PeerStream:
         "taken",
         "timed",
         "timed_at",
+        "urgent",
         "waiting",
         "waiting_bytes",
         "waits_since",
@@ -104,6 +105,8 @@ class PeerStream:
         self.waiting: deque[bytes] = deque()
         """Not acknowledged; the first `sent` of them were sent."""
         self.waiting_bytes = self.in_flight_bytes = self.sent = 0
+        self.urgent = 0
+        """How many of those that were not sent, the first ones, are urgent."""
         self.base = 1
         """Number of the first message that waits."""
         self.behind = 0
@@ -116,6 +119,16 @@ class PeerStream:
         """When something was sent or acknowledged last, while not all is."""
         self.taken = 0
         """Messages of the other side that were taken."""
+
+    def put_urgent(self, message: bytes) -> None:
+        """Let a message wait behind what was sent and other urgent ones only."""
+        self.waiting.insert(self.sent + self.urgent, message)
+        self.urgent += 1
+
+    def note_sent(self, count: int) -> None:
+        """Note that so many more were sent: urgent ones first."""
+        self.sent += count
+        self.urgent = max(0, self.urgent - count)
 
     def take(self, first: int, messages: list[bytes]) -> list[bytes]:
         """Return the messages that are next in order."""
@@ -135,6 +148,8 @@ class PeerStream:
             if self.sent:
                 self.sent -= 1
                 self.in_flight_bytes -= size
+            elif self.urgent:
+                self.urgent -= 1
         self.base += count
 
     def go_back(self, now: float) -> None:

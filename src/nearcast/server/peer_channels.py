@@ -86,10 +86,13 @@ class PeerChannels:
         self.resent = 0
         """Messages that were sent again."""
 
-    def send(self, server: str, message: bytes, *, bulk: bool = False) -> None:
+    def send(
+        self, server: str, message: bytes, *, bulk: bool = False, urgent: bool = False
+    ) -> None:
         """Queue a message; `poll` returns the frame it travels in.
 
-        Bulk messages are in order among themselves, and never hold up ordinary ones.
+        Bulk messages are in order among themselves, and never hold up ordinary ones. Urgent ones
+        overtake what was not sent yet.
         """
         peer, settings = self._peer(server), self._settings
         if len(message) > settings.message_bytes:
@@ -97,7 +100,10 @@ class PeerChannels:
             return
         stream = peer.bulk if bulk else peer.ordinary
         waiting = stream.waiting
-        waiting.append(message)
+        if urgent:
+            stream.put_urgent(message)
+        else:
+            waiting.append(message)
         stream.waiting_bytes += len(message)
         while len(waiting) > settings.queue_limit or (
             stream.waiting_bytes > settings.queue_bytes and len(waiting) > 1
@@ -250,11 +256,13 @@ class PeerChannels:
         stream.waits_since = now
         if 0 < stream.timed <= acked:
             sample_s = now - stream.timed_at
+            if stream.timed <= stream.behind:  # the answer to the first time, or to another one
+                sample_s = min(sample_s, 2 * stream.retry_s)
             known_s = stream.round_trip_s
             stream.round_trip_s = sample_s if known_s is None else 0.8 * known_s + 0.2 * sample_s
             stream.timed = 0
         if stream.round_trip_s is not None:  # else it stays as long as the last try taught
-            stream.retry_s = max(self._settings.least_retry_s, 3 * stream.round_trip_s)
+            stream.retry_s = self._retry_s(stream.round_trip_s)
         if not stream.sent:
             stream.resend_at = NEVER
         elif stream.base <= stream.behind:
@@ -265,17 +273,24 @@ class PeerChannels:
         if len(stream.waiting) > stream.sent:
             self._dirty[stream] = None
 
+    def _retry_s(self, round_trip_s: float) -> float:
+        """Return how long an answer is waited for; on a long way little longer than it takes."""
+        settings = self._settings
+        longest_s = max(settings.longest_retry_s, 1.5 * round_trip_s)
+        return min(max(settings.least_retry_s, 3 * round_trip_s), longest_s)
+
     def _resend(self, stream: PeerStream, now: float) -> bytes:
         """Return one frame from the first message on that is not acknowledged."""
         stream.behind = max(stream.behind, stream.base + stream.sent - 1)
-        stream.timed = 0
         batch = self._batch(stream, 0, 0)
         count = len(batch.messages)
         self.resent += min(count, stream.sent)
         if count > stream.sent:
-            stream.sent, stream.in_flight_bytes = count, batch.size_bytes
+            stream.note_sent(count - stream.sent)
+            stream.in_flight_bytes = batch.size_bytes
         stream.resend_at = now + stream.retry_s
-        stream.retry_s = next_wait_s(stream.retry_s, self._settings.longest_retry_s)
+        longest_s = max(stream.retry_s, self._settings.longest_retry_s)  # a way may take longer
+        stream.retry_s = next_wait_s(stream.retry_s, longest_s)
         return self._frame(stream, 0, batch.messages)
 
     def _send_fresh(self, stream: PeerStream, now: float, out: list[tuple[str, bytes]]) -> None:
@@ -287,11 +302,12 @@ class PeerChannels:
             if not batch.messages:
                 return
             frame = self._frame(stream, stream.sent, batch.messages)
-            stream.sent += len(batch.messages)
+            stream.note_sent(len(batch.messages))
             stream.in_flight_bytes += batch.size_bytes
             if stream.resend_at == NEVER:
                 stream.resend_at = now + stream.retry_s
                 stream.waits_since = now
+            if not stream.timed:
                 stream.timed, stream.timed_at = stream.base + stream.sent - 1, now
             out.append((stream.server, frame))
 

@@ -93,6 +93,10 @@ class Peers:
         """Say something to one server."""
         self._channels.send(server, encode_mesh(message))
 
+    def send_urgently(self, server: str, message: MeshMessage) -> None:
+        """Say something to one server before all that has not been sent to it."""
+        self._channels.send(server, encode_mesh(message), urgent=True)
+
     def broadcast(self, message: MeshMessage) -> None:
         """Say something to all servers."""
         data = encode_mesh(message)

@@ -10,8 +10,13 @@ from collections.abc import Callable, Mapping
 from msgspec import structs
 
 from nearcast.server.authorise import Authoriser
-from nearcast.server.mesh_messages import Moved, Subscribers, SubscribersKnown, Unsubscribed
 from nearcast.server.peers import Peers
+from nearcast.server.subscriber_messages import (
+    Moved,
+    Subscribers,
+    SubscribersKnown,
+    Unsubscribed,
+)
 from nearcast.server.subscribers import SubscriberDirectory
 from nearcast.server.vouching import Vouching
 

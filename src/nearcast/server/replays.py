@@ -54,14 +54,15 @@ class Replays:
         self._askers = askers
         self.answer_here: Callable[[str, Resumed, float], None] = lambda *_: None
         """Takes the answers to this server's own clients."""
-        self._waiting: dict[tuple[str, str, str], tuple[int, int | None]] = {}
-        """By home, topic and client: after which offset, and up to which, once they are known."""
+        self._waiting: dict[tuple[str, str, str], tuple[int, int, int | None]] = {}
+        """By home, topic and client: number, after which offset, and up to which, once they are
+        known."""
         self._by_home: Counter[str] = Counter()
         """How many of them each home has."""
         self._has_more = False
         peers.on(Resume, self._on_resume)
 
-    def ask(self, home: str, topic: str, client: str, since: int) -> None:
+    def ask(self, home: str, topic: str, client: str, since: int, number: int) -> None:
         """Take a question; it is answered at the end of this pass or of a later one."""
         key = (home, topic, client)
         if key not in self._waiting and (
@@ -70,12 +71,12 @@ class Replays:
             self._effects.counts["resumes_refused"] += 1
             return
         self._by_home[home] += key not in self._waiting
-        self._waiting[key] = (since, None)
+        self._waiting[key] = (number, since, None)
         self._effects.counts["resumes"] += 1
         self._has_more = True
 
     def _on_resume(self, home: str, message: Resume, _now: float) -> None:
-        self.ask(home, message.topic, message.client, message.since)
+        self.ask(home, message.topic, message.client, message.since, message.number)
 
     def try_again(self) -> None:
         """Note that something became durable or known that answers may have waited for."""
@@ -87,7 +88,7 @@ class Replays:
             return
         budget, self._has_more = _PER_PASS, False
         for key in list(self._waiting)[:_LOOKED_AT]:
-            since, through = self._waiting.pop(key)
+            number, since, through = self._waiting.pop(key)
             self._by_home[key[0]] -= 1
             managed = self._broker.topics.get(key[1])
             if managed is not None and not self._askers.may_resume(*key, now):
@@ -99,11 +100,11 @@ class Replays:
                 through = managed.end
             if through is None or (managed is not None and managed.durable_end < through):
                 # behind the others: its sync or the home's subscribers are to come
-                self._waiting[key] = (since, through)
+                self._waiting[key] = (number, since, through)
                 self._by_home[key[0]] += 1
                 continue
             self._has_more = bool(self._waiting)
-            budget -= self._answer(*key, since, through, now)
+            budget -= self._answer(*key, number, since, through, now)
             if budget <= 0:
                 return
 
@@ -117,12 +118,20 @@ class Replays:
         return self._has_more and self._peers.is_closed_circle
 
     def _answer(
-        self, home: str, topic: str, client: str, since: int, through: int, now: float
+        self,
+        home: str,
+        topic: str,
+        client: str,
+        number: int,
+        since: int,
+        through: int,
+        now: float,
     ) -> int:
         managed = self._broker.topics.get(topic)
         if managed is None:
             missed = self._broker.forgotten_since(since)
-            self._send(home, Resumed(topic, client, (), missed, 0, is_last=True), now)
+            gone = Resumed(topic, client, (), missed, 0, is_last=True, number=number)
+            self._send(home, gone, now)
             return 1
         found = managed.replay(since, through, client)
         has_more = bool(client) and len(found.notifications) > _PER_ANSWER
@@ -139,18 +148,28 @@ class Replays:
             if notice is None:
                 continue
             if size + len(notice.body) > _MESSAGE_BYTES:
-                self._send(home, Resumed(topic, client, tuple(some), 0, 0, is_last=False), now)
+                part = Resumed(topic, client, tuple(some), 0, 0, is_last=False, number=number)
+                self._send(home, part, now)
                 some, size = [], 0
             some.append(notice)
             size += len(notice.body)
         rest, missed = tuple(some), found.missed
-        last = Resumed(topic, client, rest, missed, found.through, is_last=True, has_more=has_more)
+        last = Resumed(
+            topic,
+            client,
+            rest,
+            missed,
+            found.through,
+            is_last=True,
+            has_more=has_more,
+            number=number,
+        )
         self._send(home, last, now)
         return 1 + len(found.notifications)
 
     def _encode(self, one: ReplayedNotification) -> ReplayedNotice | None:
         try:
-            return ReplayedNotice(encode_notify(one.notify), one.clients)
+            return ReplayedNotice(encode_notify(one.notify), one.clients, one.place)
         except WireError:  # it could not be told the first time either, and was counted then
             return None
 

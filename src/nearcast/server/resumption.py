@@ -1,40 +1,36 @@
-"""A home asks brokers again: for all its clients after an interruption, for one that is back.
+"""A home asks brokers for what its clients missed: those that are back, or whose broker is.
 
-The home keeps how far it has heard each broker of each topic: what a broker sends comes in order,
-so the highest offset says it. When the broker restarted, or had to drop messages for this server,
-the home asks for what came after that offset; until the answer is complete, what comes meanwhile
-does not count as progress. Clients keep their own offsets and ask with a Resume frame. What they
-missed is fetched in pieces, the next one when the client has confirmed enough: all of it at once
-would be more than a session can take, again and again.
+Clients keep their own offsets and ask with a Resume frame. What they missed is fetched in pieces,
+the next one when the client has confirmed enough: all of it at once would be more than a session
+can take, again and again. Each question has a number: an answer to one that is no longer asked, of
+a session before say, does not say how far the client is in this one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from itertools import count
 
-from nearcast.errors import WireError
+from nearcast.server.broker_progress import BrokerProgress, read_notices
 from nearcast.server.effects import Effects
 from nearcast.server.home_clients import HomeClients, Starts
-from nearcast.server.mesh_messages import ReplayedNotice, Resume, Resumed
+from nearcast.server.mesh_messages import Resume, Resumed
 from nearcast.server.peers import Peers
 from nearcast.server.replays import Replays
+from nearcast.server.selection import Selection
 from nearcast.trust.topic_pattern import is_pattern, matches
 from nearcast.wire import messages
-from nearcast.wire.hot_frames import decode_notify, notify_frame, time_field
-from nearcast.wire.messages import Confirm, Gap, Notify
+from nearcast.wire.hot_frames import notify_frame, time_field
+from nearcast.wire.messages import Confirm, Gap
 from nearcast.wire.server_sessions import ServerSessions
 
 __all__ = ["Resumption"]
 
 _ASK_AGAIN_S = 5.0
 """How long a client's question may stay without an answer before it is asked again."""
-
-
 _ASKED_LIMIT = 256
 """Questions of one client that may wait for answers."""
-_BEHIND_LIMIT = 100_000
-"""Topics of brokers that are new here and have not answered."""
 _CAUGHT_UP_LIMIT = 4_096
 """Answers to one client that are remembered."""
 _STARTS_LIMIT = 256
@@ -43,9 +39,13 @@ _STARTS_LIMIT = 256
 
 @dataclass(slots=True)
 class _Question:
-    """A client's question to a broker about a topic."""
+    """A question of a client to a broker about a topic."""
 
+    number: int
+    """Of its next answer."""
     asked_at: float
+    since: int
+    """After which offset."""
     cut: int | None = None
     """Up to which offset the client was told when it had no more room; None: it has."""
     rest: int | None = None
@@ -56,7 +56,7 @@ class _Question:
 
 
 class Resumption:
-    """What this home has heard of each broker, and questions that wait for answers.
+    """Questions of clients that wait for answers.
 
     Parameters
     ----------
@@ -64,6 +64,8 @@ class Resumption:
         Answers for this server's own broker.
     show
         Shows a server the credentials of clients, before it is asked for them.
+    selection
+        Knows what clients want of it.
     """
 
     def __init__(
@@ -74,15 +76,16 @@ class Resumption:
         replays: Replays,
         effects: Effects,
         show: Callable[[str, Iterable[str]], None],
+        selection: Selection,
     ) -> None:
         self._peers, self._clients, self._sessions = peers, clients, sessions
         self._replays, self._effects, self._show = replays, effects, show
-        self._starts: dict[str, int] = {}
-        """By server: the offset after which its incarnation begins that was last heard."""
-        self._heard: dict[str, dict[str, int]] = {}
-        """By broker and topic: the highest offset."""
-        self._behind: dict[tuple[str, str], float] = {}
-        """Broker and topic of questions for all clients here, and since when they wait."""
+        self._selection = selection
+        self._next_number = count(peers.incarnation + 1).__next__
+        """For questions: after a restart others than before."""
+        self.progress = BrokerProgress(
+            peers, clients, sessions, effects, self._next_number, selection
+        )
         self._asked: dict[str, dict[tuple[str, str], _Question]] = {}
         """By client: its questions by broker and topic."""
         self._full: dict[str, None] = {}
@@ -96,74 +99,20 @@ class Resumption:
         replays.answer_here = self._on_resumed
         peers.on(Resumed, self._on_resumed)
 
-    # What brokers tell
-
-    def begin(self, broker: str, ends: Mapping[str, int]) -> None:
-        """Note where a broker's topics were when clients here subscribed."""
-        heard = self._heard.setdefault(broker, {})
-        for topic, end in ends.items():
-            if topic not in heard and self._clients.has_listeners(topic):
-                heard[topic] = end
-
-    def begin_anew(self, broker: str, topic: str, now: float) -> None:
-        """Hear a broker from its beginning that has come to have a topic.
-
-        It may have gone on without this home for a while, when that was out of reach.
-        """
-        if topic not in self._heard.get(broker, {}) and (broker, topic) not in self._behind:
-            if len(self._behind) >= _BEHIND_LIMIT:
-                self._effects.counts["resumes_refused"] += 1
-                return
-            self._behind[broker, topic] = now
-            self._peers.send(broker, Resume(topic, "", 0))
-            self._note_unsettled()
-
-    def note_start(self, server: str, offset: int) -> None:
-        """Note after which offset the present incarnation of a server begins."""
-        self._starts[server] = offset
-
-    def note(self, broker: str, reached: Mapping[str, int]) -> None:
-        """Note the last offset by topic of what a broker sent."""
-        heard, behind = self._heard.setdefault(broker, {}), self._behind
-        for topic, offset in reached.items():
-            is_known = topic in heard or self._clients.has_listeners(topic)
-            if is_known and (broker, topic) not in behind:
-                heard[topic] = offset
-
-    def brokers(self, wanted: str) -> list[tuple[str, str]]:
-        """Return the brokers that were heard of topics that a subscription concerns."""
-        return [
-            (broker, topic)
-            for broker, heard in self._heard.items()
-            for topic in heard
-            if matches(wanted, topic)
-        ]
-
-    def on_interrupted(self, broker: str, now: float) -> None:
+    def on_interrupted(self, broker: str, now: float, *, restarted: bool) -> None:
         """Ask a broker again that has restarted, or that dropped messages for this server."""
-        heard = self._heard.get(broker, {})
-        for topic in [one for one in heard if not self._clients.has_listeners(one)]:
-            del heard[topic]
-        for key in [one for one in self._behind if one[0] == broker and one[1] not in heard]:
-            del self._behind[key]  # it says anew which topics it has
-        for topic, since in heard.items():
-            self._behind.setdefault((broker, topic), now)
-            self._peers.send(broker, Resume(topic, "", since))
-        self._note_unsettled()
+        self.progress.on_interrupted(broker, now, restarted=restarted)
         owed = self._owed.get(broker, ())
         self.ask_now(broker, (topic for _, topic in owed if not is_pattern(topic)), now)
 
     def on_timer(self) -> None:
         """Forget questions that nobody here wants an answer to any more."""
-        for key in [one for one in self._behind if not self._clients.has_listeners(one[1])]:
-            del self._behind[key]
-            self._heard.get(key[0], {}).pop(key[1], None)
+        self.progress.forget_unheard()
         for broker, owed in list(self._owed.items()):
             for wish in [one for one in owed if not self._clients.hears(*one)]:
                 del owed[wish]
             if not owed or broker not in self._peers.others:
                 del self._owed[broker]
-        self._note_unsettled()
 
     # Clients
 
@@ -186,8 +135,10 @@ class Resumption:
         if is_early or len(asked) >= _ASKED_LIMIT or not self._peers.is_closed_circle:
             return  # it asks again; without orders nobody knows who the brokers are
         if broker == self._peers.server or broker in self._peers.others:
-            asked[broker, topic] = _Question(now)
-            self._send(broker, topic, client, question.since)
+            if known is None:
+                known = asked[broker, topic] = _Question(self._next_number(), now, question.since)
+            known.asked_at = now  # the same one again: pieces of its answer may have come
+            self._send(broker, topic, client, known)
         else:  # no server of the site any more: nobody has what it told
             self._sessions.tell(client, Gap(topic, broker, 0, 0))
 
@@ -197,15 +148,16 @@ class Resumption:
             del self._full[client]
             for (broker, topic), question in self._asked.get(client, {}).items():
                 if question.rest is not None:
-                    since, question.rest, question.asked_at = question.rest, None, now
-                    self._send(broker, topic, client, since)
+                    question.since, question.rest, question.asked_at = question.rest, None, now
+                    self._send(broker, topic, client, question)
 
-    def _send(self, broker: str, topic: str, client: str, since: int) -> None:
+    def _send(self, broker: str, topic: str, client: str, question: _Question) -> None:
+        since, number = question.since, question.number
         if broker == self._peers.server:
-            self._replays.ask(broker, topic, client, since)
+            self._replays.ask(broker, topic, client, since, number)
         else:
             self._show(broker, (client,))
-            self._peers.send(broker, Resume(topic, client, since))
+            self._peers.send(broker, Resume(topic, client, since, number))
 
     def begin_session(self, client: str, *, goes_on: bool) -> None:
         """Note a client's new session; nothing is missing where it goes on with its last one."""
@@ -228,8 +180,7 @@ class Resumption:
         start that was last heard of when nobody here heard more: maybe more than came after the
         subscription, also when it restarts before it is back.
         """
-        start = self._starts.get(broker, 0)
-        since = 0 if resumes else self._heard.get(broker, {}).get(topic, start)
+        since = 0 if resumes else self.progress.heard(broker, topic)
         self._owed.setdefault(broker, {})[client, topic] = since
 
     def ask_now(self, broker: str, topics: Iterable[str], now: float) -> None:
@@ -242,9 +193,9 @@ class Resumption:
                 if is_wanted and self._clients.hears(client, topic):
                     owed.pop((client, wanted), None)
                     owed[client, topic] = since
-                    self._show(broker, (client,))
-                    self._asked.setdefault(client, {})[broker, topic] = _Question(now)
-                    self._peers.send(broker, Resume(topic, client, since))
+                    question = _Question(self._next_number(), now, since)
+                    self._asked.setdefault(client, {})[broker, topic] = question
+                    self._send(broker, topic, client, question)
 
     def forget(self, client: str) -> None:
         """Forget the questions of a session that ended."""
@@ -271,71 +222,45 @@ class Resumption:
     # Answers
 
     def _on_resumed(self, broker: str, message: Resumed, now: float) -> None:
-        notified = time_field(int(now * 1e6))
-        question = self._asked.get(message.client, {}).get((broker, message.topic))
-        for notice in message.notices:
-            notify = decode_notify(notice.body)
-            if (notify.topic, notify.broker) != (message.topic, broker):
-                raise WireError("Resumed holds something of another topic or broker")
-            if question is not None and self._is_cut(question, message.client, notify.offset):
-                continue
-            frame = notify_frame(notice.body, notified)
-            for client in self._receivers(message.client, broker, notify, notice):
-                self._sessions.notify(client, (frame,))
-        if not message.is_last:
+        if not message.client:
+            self.progress.on_resumed(broker, message, now)
             return
-        if message.client:
-            if question is not None:
-                question.missed += message.missed
-                rest, question.cut = question.cut, None
-                if rest is None and message.has_more and message.through > question.reached:
-                    rest = question.reached = message.through
-                if rest is not None:
-                    question.rest, self._full[message.client] = rest, None
-                    if not question.missed:  # else in a next session it is counted again
-                        told = Gap(message.topic, broker, 0, rest, has_more=True)
-                        self._sessions.tell(message.client, told)
-                    return
-            asked = self._asked.get(message.client, {})
-            self._owed.get(broker, {}).pop((message.client, message.topic), None)
-            if asked.pop((broker, message.topic), None) is not None and question is not None:
-                gap = Gap(message.topic, broker, question.missed, message.through)
-                self._sessions.tell(message.client, gap)
-                caught_up = self._caught_up.setdefault(message.client, {})
-                if len(caught_up) < _CAUGHT_UP_LIMIT:
-                    caught_up[broker, message.topic] = gap
-                self._effects.counts["notifications_missed"] += question.missed
+        client, notified = message.client, time_field(int(now * 1e6))
+        question = self._asked.get(client, {}).get((broker, message.topic))
+        if question is None or question.number != message.number:
+            return  # what it tells may have gone into a session before
+        for notify, notice in read_notices(broker, message):
+            if not self._is_cut(question, client, notify.offset):
+                body = self._selection.body_for(notify, notice.body, client, notice.place, now)
+                if body is not None:
+                    self._sessions.notify(client, (notify_frame(body, notified),))
+        if message.is_last:
+            self._end_piece(broker, message, question)
+
+    def _end_piece(self, broker: str, message: Resumed, question: _Question) -> None:
+        """Go on with the rest when the client has room for it; without a rest, say so."""
+        client, topic = message.client, message.topic
+        question.missed += message.missed
+        rest, question.cut = question.cut, None
+        if rest is None and message.has_more and message.through > question.reached:
+            rest = question.reached = message.through
+        if rest is not None:
+            question.rest, self._full[client] = rest, None
+            question.number = self._next_number()  # the same piece may come once more
+            if not question.missed:  # else in a next session it is counted again
+                self._sessions.tell(client, Gap(topic, broker, 0, rest, has_more=True))
             return
-        heard = self._heard.setdefault(broker, {})
-        was_asked = self._behind.pop((broker, message.topic), None) is not None
-        if was_asked or message.topic not in heard:
-            heard[message.topic] = message.through
-            self._note_unsettled()
-        if was_asked and message.missed:
-            for client in self._clients.listeners(message.topic):
-                self._sessions.note_lost(client)  # it asks for itself, and hears what is gone
+        self._owed.get(broker, {}).pop((client, topic), None)
+        del self._asked[client][broker, topic]
+        gap = Gap(topic, broker, question.missed, message.through)
+        self._sessions.tell(client, gap)
+        caught_up = self._caught_up.setdefault(client, {})
+        if len(caught_up) < _CAUGHT_UP_LIMIT:
+            caught_up[broker, topic] = gap
+        self._effects.counts["notifications_missed"] += question.missed
 
     def _is_cut(self, question: _Question, client: str, offset: int) -> bool:
         """Tell whether a client has no more room for the rest of an answer."""
         if question.cut is None and not self._sessions.has_room(client):
             question.cut = offset - 1  # other parts of the same publication come again
         return question.cut is not None
-
-    def _receivers(
-        self, client: str, broker: str, notify: Notify, notice: ReplayedNotice
-    ) -> Iterable[str]:
-        if client:
-            return (client,) if (broker, notify.topic) in self._asked.get(client, {}) else ()
-        clients = self._clients
-        listeners = clients.listeners(notify.topic)
-        if notice.clients is not None:
-            listeners = [one for one in listeners if one in notice.clients]
-        return [
-            one
-            for one in listeners
-            if (one != notify.publisher or notice.clients is not None)
-            and notify.offset > clients.start(one, broker, notify.topic)
-        ]
-
-    def _note_unsettled(self) -> None:
-        self._sessions.unsettled_since = min(self._behind.values(), default=float("inf"))

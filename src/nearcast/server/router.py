@@ -9,19 +9,22 @@ from nearcast.broker.actions import Ack, Nack, Refusal
 from nearcast.broker.broker import Broker
 from nearcast.broker.sequence_gate import Verdict
 from nearcast.errors import WireError
+from nearcast.server.class_gate import ClassGate
 from nearcast.server.effects import Effects
 from nearcast.server.home_witness import HomeWitness
-from nearcast.server.mesh_messages import (
+from nearcast.server.peers import Peers
+from nearcast.server.publisher_messages import (
+    Expects,
     Forward,
     ForwardAck,
     ForwardBusy,
     ForwardNack,
     ForwardRefuse,
 )
-from nearcast.server.peers import Peers
 from nearcast.server.routes import Routes
 from nearcast.server.site_orders import Orders
 from nearcast.server.stream_targets import NOBODY, StreamTargets
+from nearcast.server.unproved_publications import UnprovedPublications
 from nearcast.server.vouching import Vouching
 from nearcast.wire.messages import Refuse, RefuseReason, Route
 from nearcast.wire.publication import Origin, Publication, decode_record
@@ -35,6 +38,8 @@ _LOOK_S = 0.5
 """How often servers that take nothing are looked for."""
 _EARLY_LIMIT = 2_000
 """Publications that are held until the subscribers of their topics are known."""
+_EXPECTED_LIMIT = 64
+"""Topics of a client whose streams are claimed when it comes; the others with their first message."""
 _LARGEST = 1 << 63
 _TOLD = {
     Verdict.STALE_EPOCH: RefuseReason.STALE_EPOCH,
@@ -87,6 +92,8 @@ class Router:
         Tells which server a publisher of others may be at.
     takeover_s
         How long another server takes nothing before this one stands in for it.
+    classes
+        Decide how urgent forwarded publications are.
     """
 
     def __init__(
@@ -104,7 +111,9 @@ class Router:
         witness: HomeWitness,
         retry_after_s: float,
         takeover_s: float,
+        classes: ClassGate,
     ) -> None:
+        self._classes = classes
         self._vouching, self._witness = vouching, witness
         self._takeover_s, self._look_at = takeover_s, float("-inf")
         self._peers, self._broker, self._effects = peers, broker, effects
@@ -117,10 +126,14 @@ class Router:
         self._early_count = 0
         self._forwards: dict[tuple[str, str, bool], list[Publication]] = {}
         """By target, topic and durability, for the end of the pass."""
+        self.on_own_acknowledged: Callable[[ForwardAck], None] = lambda ack: None
+        """Is told what is durable of `publish`."""
         self.routes = Routes(publishers) if publishers is not None else None
+        self._unproved = UnprovedPublications(effects)
         self._ahead: dict[tuple[str, int], float] = {}
         """Versions of topics' assignments that the orders here do not know, since when."""
         peers.on(Forward, self._on_forward)
+        peers.on(Expects, self._on_expects)
         if publishers is not None:
             peers.on(ForwardAck, self._on_ack)
             peers.on(ForwardNack, self._on_nack)
@@ -140,10 +153,25 @@ class Router:
                 self.routes.withdraw(publication.publisher, topic)
         else:
             self._effects.counts["forwarded_out"] += 1
-            if self.routes is not None:
+            if self.routes is not None and self.targets.is_ordered(topic, publication.publisher):
                 self.routes.forwarded(publication.publisher, topic, target, now)
             key = (target, topic, publication.origin is not Origin.ONCE)
             self._forwards.setdefault(key, []).append(publication)
+
+    def expect(self, client: str, now: float) -> None:
+        """Have the streams of a client that has come claimed before it publishes."""
+        for server, topics in self.targets.expected(client).items():
+            expects = Expects(client, tuple(topics[:_EXPECTED_LIMIT]))
+            if server == self._peers.server:
+                self._on_expects(server, expects, now)
+            else:
+                self._vouching.show(server, (client,))
+                self._peers.send(server, expects)
+
+    def publish(self, publication: Publication, now: float) -> None:
+        """Have the broker here process what this server publishes itself, whoever has the topic."""
+        self._ensure_managed(publication.topic)
+        self._admit(publication, self._peers.server, now)
 
     def on_informed(self, topics: Iterable[str], now: float) -> None:
         """Let in what was held of topics whose subscribers are known now."""
@@ -185,7 +213,9 @@ class Router:
                 oldest = tuple(one.oldest for one in some)
                 version = self.targets.version(topic)
                 self._vouching.show(target, (one.publisher for one in some))
-                self._peers.send(target, Forward(topic, records, oldest, durable, version))
+                forward = Forward(topic, records, oldest, durable, version)
+                is_urgent = any(one.urgency for one in some)
+                (self._peers.send_urgently if is_urgent else self._peers.send)(target, forward)
 
     def on_timer(self, now: float) -> None:
         """Process what is sent to servers that are away here, until they are back."""
@@ -206,7 +236,7 @@ class Router:
         """Say that publications are durable, to their publisher or to its home."""
         topic, publisher, epoch, through, home, level = ack
         if home is not None:
-            self._peers.send(home, ForwardAck(topic, publisher, epoch, through, level))
+            self._tell_home(home, ForwardAck(topic, publisher, epoch, through, level))
         elif self._publishers is not None:
             self._publishers.acknowledge(publisher, topic, epoch, through, level)
 
@@ -216,7 +246,7 @@ class Router:
         first, last = nack.missing[0]
         if nack.home is not None:
             message = ForwardNack(topic, publisher, epoch, first, last - first + 1)
-            self._peers.send(nack.home, message)
+            self._tell_home(nack.home, message)
         elif self._publishers is not None:
             self._publishers.nack(publisher, topic, epoch, first, last - first + 1)
 
@@ -227,7 +257,7 @@ class Router:
             return
         topic, publisher = publication.topic, publication.publisher
         if home is not None:
-            self._peers.send(home, ForwardBusy(topic, publisher, self._retry_after_s))
+            self._tell_home(home, ForwardBusy(topic, publisher, self._retry_after_s))
         elif self._publishers is not None:
             self._publishers.busy(publisher, self._retry_after_s, topic)
 
@@ -250,12 +280,20 @@ class Router:
         durable = publication.origin is not Origin.ONCE
         if home is not None:
             message = ForwardRefuse(topic, publisher, epoch, publication.sequence, durable, reason)
-            self._peers.send(home, message)
+            self._tell_home(home, message)
         elif self._publishers is not None:
             refuse = Refuse(topic, epoch, publication.sequence, durable, reason)
             self._publishers.tell(publisher, refuse)
 
     # From and to other servers
+
+    def _tell_home(
+        self, home: str, answer: ForwardAck | ForwardNack | ForwardBusy | ForwardRefuse
+    ) -> None:
+        if home != self._peers.server:
+            self._peers.send(home, answer)
+        elif isinstance(answer, ForwardAck):  # what is not acknowledged comes again by itself
+            self.on_own_acknowledged(answer)
 
     def _on_forward(self, server: str, message: Forward, now: float) -> None:
         if len(message.records) != len(message.oldest):
@@ -277,20 +315,42 @@ class Router:
         now_us = int(now * 1e6)
         for publication, oldest in zip(publications, message.oldest, strict=True):
             publication.oldest, publication.arrived_us = oldest, now_us
+            if publication.envelope:
+                self._classes.judge(publication)
             if not allowed[publication.publisher]:
                 continue
-            if is_refused or not believed[publication.publisher]:
+            if is_refused:
                 self.refuse_for_now(publication, server)
+            elif not believed[publication.publisher]:
+                self._unproved.hold(publication, server, message.version)
             else:
                 self._admit(publication, server, now, message.version)
 
+    def _on_expects(self, server: str, message: Expects, now: float) -> None:
+        """Claim streams that a client may begin: those that the orders here give to this server.
+
+        If they do not name its home, it proves where it is before its first message.
+        """
+        client, topics = message.publisher, message.topics[:_EXPECTED_LIMIT]
+        own = self.targets.expected(client).get(self._peers.server, ())
+        for topic in topics:
+            if topic in own:
+                self._broker.claims.expect(topic, client, now)
+        if server != self._peers.server:
+            self._witness.expect(server, client, now)
+
     def _believe(self, server: str, client: str, now: float) -> bool:
-        """Tell whether a publisher may be at the server that forwards for it."""
+        """Tell whether a publisher is at the server that forwards for it."""
         if not self._witness.may_speak(server, client, now):
             self._effects.counts["mesh_not_home"] += 1
             return False
-        self._witness.note(server, client, now)
+        self._witness.note(server, client)
         return True
+
+    def on_proved(self, home: str, publisher: str, now: float) -> None:
+        """Let in what was held of a publisher that is at a home."""
+        for publication, version in self._unproved.take(home, publisher, now):
+            self._admit(publication, home, now, version)
 
     def _has_orders_for(self, message: Forward, now: float) -> bool:
         """Tell whether this server need not wait for newer orders, which the home has.

@@ -5,66 +5,57 @@ The cloud server is the same assembly without clients::
 
     datagrams -> ClientGateway -> Router -> BrokerPart -> Delivery -> datagrams
                                     |           |            |
+                                    |       FlowPart         |
+                                    |           |            |
                                     +-------- Peers ---------+        (other servers)
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from itertools import count
 
+from nearcast.broker.processor import ProcessorWatch
 from nearcast.broker.requests import ProcessResult
-from nearcast.broker.topic_processing import ProcessorWatch
-from nearcast.server.allowance import Allowances
+from nearcast.flow.stored import FLOW_TOPICS
 from nearcast.server.authorise import Authoriser
+from nearcast.server.broker_finder import BrokerFinder
 from nearcast.server.broker_part import BrokerPart
+from nearcast.server.class_gate import ClassGate
 from nearcast.server.client_gateway import ClientGateway
+from nearcast.server.client_part import make_client_part
 from nearcast.server.delivery import Delivery
 from nearcast.server.effects import Effects
+from nearcast.server.flow_part import FlowPart
 from nearcast.server.guests import Guests
-from nearcast.server.handover import Handover
-from nearcast.server.home_clients import HomeClients
 from nearcast.server.home_witness import HomeWitness
 from nearcast.server.introductions import Introductions
-from nearcast.server.load_reports import LoadReports
+from nearcast.server.load_reports import LoadReports, read_load
 from nearcast.server.mesh_messages import LoadReport, NewOrders
 from nearcast.server.outputs import Outputs
+from nearcast.server.overlay_part import Chance
 from nearcast.server.peer_channels import PeerChannels
 from nearcast.server.peers import Peers
 from nearcast.server.remote_subscribers import RemoteSubscribers
 from nearcast.server.replays import Replays
-from nearcast.server.resumption import Resumption
+from nearcast.server.ring_part import RingPart
 from nearcast.server.router import Router
-from nearcast.server.server_settings import EdgeSettings, ServerSettings
+from nearcast.server.server_settings import ClientAccess, EdgeSettings, ServerSettings
 from nearcast.server.shown_orders import ShownOrders
 from nearcast.server.signed_orders import read_orders
 from nearcast.server.site_orders import ClientOrder, Orders
 from nearcast.server.stream_targets import StreamTargets
 from nearcast.server.subscribers import SubscriberDirectory
-from nearcast.server.subscriptions import Subscriptions
 from nearcast.server.vouching import Vouching
-from nearcast.server.way_teller import WayTeller
 from nearcast.spool.changes import LiveTopic
 from nearcast.trust.site_trust import SiteTrust
 from nearcast.wire.server_sessions import ServerSessions
-from nearcast.wire.settings import Address, RandomBytes, WireSettings
+from nearcast.wire.settings import Address, WireSettings
 
-__all__ = ["ClientAccess", "Server"]
+__all__ = ["Server"]
 
 _CHECK_S = 5.0
 """How often credentials are checked for their end."""
-
-
-@dataclass(frozen=True, slots=True)
-class ClientAccess:
-    """What a server needs to have clients."""
-
-    static_key: bytes
-    """Its X25519 private key."""
-    random_bytes: RandomBytes
-    """Source of keys and session indices."""
-    wire: WireSettings | None = None
-    edge: EdgeSettings | None = None
 
 
 class Server:
@@ -78,6 +69,8 @@ class Server:
         The time now, as the `now` of events: to measure what processing takes.
     trust
         Decides which credentials and orders count.
+    private_key
+        The server's static X25519 key.
     recovered
         What the spool's log found, by topic.
     access
@@ -86,6 +79,8 @@ class Server:
         Is told when a processor runs in this process.
     damages
         Places where the log has lost something: other brokers are asked for it.
+    chance
+        Random numbers that others must not be able to guess.
     """
 
     def __init__(
@@ -94,24 +89,42 @@ class Server:
         channels: PeerChannels,
         clock: Callable[[], float],
         trust: SiteTrust,
+        private_key: bytes,
         recovered: Mapping[str, LiveTopic] | None = None,
         access: ClientAccess | None = None,
         watch: ProcessorWatch | None = None,
         damages: int = 0,
+        *,
+        chance: Chance,
     ) -> None:
-        self.settings, self._trust = settings, trust
+        self.settings, self._trust, self._check_at = settings, trust, float("-inf")
         self.orders: Orders | None = None
-        self.loop_lag_s = 0.0
-        """The longest recent pause of the shell's loop; the shell sets it."""
-        self.commit_wait_s = 0.0
-        """How long the oldest group waits to be written; the shell sets it."""
+        self.loop_lag_s = self.commit_wait_s = 0.0
+        """The longest recent pause of the shell's loop, and how long the oldest group waits to be
+        written; the shell sets them."""
         effects = self._effects = Effects()
         self.counts, self.refused_publications = effects.counts, effects.refused_publications
         peers = self._peers = Peers(settings.server, settings.manager, channels, effects)
+        ring = self.ring = RingPart(peers, chance)
         directory = self.subscribers = SubscriberDirectory()
         authoriser = self._authoriser = Authoriser(trust, settings.vouched_limit)
+        classes = ClassGate(settings.classes, authoriser, self.counts)
+        tickets, recovered = count(1).__next__, recovered or {}
+        flows = self.flows = FlowPart(
+            settings, peers, effects, recovered, tickets, clock, ring, watch
+        )
         part = self._broker_part = BrokerPart(
-            settings, peers, directory, effects, authoriser, clock, recovered or {}, damages, watch
+            settings,
+            peers,
+            directory,
+            effects,
+            authoriser,
+            clock,
+            {name: live for name, live in recovered.items() if not name.startswith(FLOW_TOPICS)},
+            damages,
+            watch,
+            flows.tap,
+            tickets,
         )
         self.broker, self.topics = part.broker, part.topics
         self._introductions = Introductions(
@@ -121,9 +134,10 @@ class Server:
             part.start,
             settings.inform_s,
             lambda topics, now: self._router.on_informed(topics, now),
+            lambda server, topic: part.proofs.announce(server, topic),
         )
         sessions = self.sessions = (
-            ServerSessions(access.static_key, authoriser.check, access.random_bytes, access.wire)
+            ServerSessions(private_key, authoriser.check, access.random_bytes, access.wire)
             if access is not None
             else None
         )
@@ -132,8 +146,9 @@ class Server:
         self.targets = StreamTargets(
             settings.server, settings.capacity, settings.default_spool, is_visitor
         )
-        witness = HomeWitness(settings.server, sessions, settings.takeover_s)
+        witness = HomeWitness(peers, private_key, authoriser, sessions, effects, self._on_proved)
         self._shown = ShownOrders(peers, trust)
+        self._finder = BrokerFinder(peers, ring.directory, self._shown, self.targets)
         router = self._router = Router(
             peers,
             part.broker,
@@ -148,78 +163,58 @@ class Server:
             witness,
             settings.retry_after_s,
             settings.takeover_s,
+            classes,
         )
         remote = self._remote = RemoteSubscribers(
             peers,
             directory,
             authoriser,
             self._vouching,
-            part.topics.concerns,
-            part.topics.ends,
+            part.broker.concerns,
+            part.broker.ends,
             lambda: self._replays.try_again(),
         )
         self._replays = Replays(peers, part.broker, effects, remote)
-        self._check_at = float("-inf")
         self._reports = LoadReports(peers, self._load, settings.report_interval_s)
-        self.clients: ClientGateway | None = None
-        """The part for clients; None for the cloud server."""
+        clients: ClientGateway | None = None
         if access is not None and sessions is not None:
-            edge, homes = access.edge or EdgeSettings(), HomeClients()
-            resumption = Resumption(
-                peers, homes, sessions, self._replays, effects, self._vouching.show
-            )
-            subscriptions = Subscriptions(
+            clients = make_client_part(
+                settings,
+                access.edge or EdgeSettings(),
+                access.wire or WireSettings(),
                 peers,
-                homes,
                 directory,
-                self.brokers_of,
-                part.topics.ends,
-                resumption,
-                sessions.confirm,
-                self._vouching.show,
-                edge,
-            )
-            self._introductions.home = subscriptions
-            handover = Handover(
-                peers, sessions, subscriptions, effects, authoriser.authorise, edge.grace_s
-            )
-            wire = access.wire or WireSettings()
-            self.clients = ClientGateway(
-                settings.server,
-                sessions,
-                homes,
-                router,
-                subscriptions,
-                resumption,
-                handover,
-                Guests(peers, self._on_guest),
-                WayTeller(settings.server, sessions, wire.report_interval_s),
                 effects,
                 authoriser,
+                part,
+                self._introductions,
                 self._vouching,
-                Allowances(authoriser, part.topics, wire),
+                router,
+                self._replays,
+                sessions,
                 self._is_ready,
-                settings.retry_after_s,
-                wire.subscription_limit,
-                edge,
+                Guests(peers, self._on_guest, self._shown, ring.directory),
+                classes,
             )
-        pass_on = self.clients.handover.pass_on if self.clients else self._count_undelivered
-        note = self.clients.resumption.note if self.clients else lambda broker, reached: None
-        hearers = self.clients.hearers if self.clients else lambda topic, clients, now: clients
-        self._delivery = Delivery(
-            peers, directory, effects, clock, sessions, pass_on, hearers, note
-        )
-        on_expired = self.clients.forget_topic if self.clients else lambda topic: None
-        ask = self._introductions.ask
-        part.connect(self._delivery, router, self._vouching, self._shown, witness, ask, on_expired)
+        self.clients = clients
+        pass_on = clients.handover.pass_on if clients else lambda client, frames, now: None
+        note = clients.resumption.progress.note if clients else lambda broker, reached: None
+        hearers = clients.hearers if clients else lambda topic, some, now: some
+        selection = clients.selection if clients else None
+        told = (pass_on, hearers, note, classes.urgency, selection)
+        self._delivery = Delivery(peers, directory, effects, clock, sessions, *told)
+        forget = clients.forget_topic if clients else lambda topic: None
+        ask, shown = self._introductions.ask, self._shown
+        part.connect(self._delivery, router, self._vouching, shown, witness, ask, forget)
+        flows.connect(router, part.broker)
         peers.on(NewOrders, self._on_orders)
 
     # Events
 
     def on_datagrams(
-        self, batch: Sequence[tuple[bytes, Address]], now: float, queue_age_s: float = 0.0
+        self, batch: Sequence[tuple[bytes, Address]], now: float, queue_age_s: float | None = 0.0
     ) -> Outputs:
-        """Take datagrams; `queue_age_s` is how long the first of them waited in the kernel."""
+        """Take datagrams that waited so long in the kernel; None: they are marked as urgent."""
         assert self.clients is not None
         self.clients.on_datagrams(batch, now, queue_age_s)
         return self._finish(now)
@@ -237,26 +232,34 @@ class Server:
         restarted, messages = self._peers.receive(from_server, frame, now)
         for server in dict.fromkeys((*restarted, *self._peers.take_skipped())):
             if self.clients is not None:
-                self.clients.resumption.on_interrupted(server, now)
+                self.clients.resumption.on_interrupted(server, now, restarted=server in restarted)
         for server in restarted:
             self._vouching.forget_server(server)
             self._introductions.on_restarted(server)
+            self.ring.overlay.on_restarted(server, now)
+            self.flows.on_restarted(server, now)
         for server in self._peers.take_gaps():
             self._introductions.on_gap(server)
+            self.flows.on_restarted(server, now)
         self._broker_part.is_stalled = self.commit_wait_s > self.settings.copy_age_s
         self._peers.dispatch(from_server, messages, now)
         return self._finish(now)
 
     def on_committed(self, tickets: Iterable[int], now: float) -> Outputs:
         """Go on with what has waited for these groups to be durable."""
+        tickets = list(tickets)
         self._broker_part.do(self.broker.on_committed(tickets))
+        self.flows.on_committed(tickets, now)
         self._replays.try_again()
         return self._finish(now)
 
     def on_processed(self, results: Iterable[ProcessResult], now: float) -> Outputs:
         """Take what processors outside made of batches."""
         for result in results:
-            self._broker_part.do(self.broker.on_processed(result, now))
+            if result.topic.startswith(FLOW_TOPICS):
+                self.flows.on_processed(result)
+            else:
+                self._broker_part.do(self.broker.on_processed(result, now))
         return self._finish(now)
 
     def on_timer(self, now: float) -> Outputs:
@@ -266,6 +269,9 @@ class Server:
         self._broker_part.on_timer(now)
         self._router.on_timer(now)
         self._reports.on_timer(now)
+        self.flows.on_timer(now)
+        self._finder.on_timer(now)
+        self.ring.on_timer(now)
         if now >= self._check_at:
             self._check_credentials(now)
         return self._finish(now)
@@ -278,6 +284,9 @@ class Server:
             self._broker_part.next_wakeup(),
             self._introductions.next_wakeup(),
             self._replays.next_wakeup(),
+            self.flows.next_wakeup(),
+            self._finder.next_wakeup(),
+            self.ring.next_wakeup(),
         )
         return own if self.clients is None else min(own, self.clients.next_wakeup())
 
@@ -297,14 +306,12 @@ class Server:
             self.clients.stop(now)
         return self._finish(now)
 
-    def brokers_of(self, topic: str) -> list[str]:
-        """Return all servers that manage a topic, as far as this one knows."""
-        return self.topics.brokers_of(topic)
-
     def _finish(self, now: float) -> Outputs:
         """End a pass: process what it brought, and pack what it has for each client and server."""
         self._introductions.finish(now)
         self._replays.finish(now)  # before what the pass has to tell, which is newer
+        self.flows.finish(now)  # before the broker, which gets what components made
+        self.ring.finder.finish(now)
         self._broker_part.finish(now)
         self._router.flush()
         self._delivery.flush()
@@ -316,8 +323,8 @@ class Server:
 
     def _is_ready(self) -> bool:
         """Tell whether publications are taken: subscribers are known, and the disk keeps up."""
-        waits = self.commit_wait_s > self.settings.commit_age_s
-        return not waits and self._introductions.is_informed()
+        keeps_up = self.commit_wait_s <= self.settings.commit_age_s
+        return keeps_up and self._introductions.is_informed()
 
     # Orders and what other servers tell
 
@@ -344,7 +351,10 @@ class Server:
         is_first, self.orders, self._effects.out.orders = self.orders is None, orders, orders
         newcomers = self._peers.learn(one.server for one in orders.servers)
         self._router.obey(orders)
+        self._finder.obey(orders)
         self._broker_part.obey(orders, now)
+        self.flows.obey(orders, now)
+        self.ring.obey(orders, now)
         if is_first:
             self._introductions.begin()
         for server in newcomers:
@@ -359,6 +369,11 @@ class Server:
         assert self.clients is not None
         self.targets.learn(order)
         self.clients.handover.learn(order.client, order.home, now)
+
+    def _on_proved(self, server: str, client: str, now: float) -> None:
+        """Take what waited until it was known where a client is."""
+        self._router.on_proved(server, client, now)
+        self._broker_part.on_proved(server, client, now)
 
     def _on_replaced(self, client: str, now: float) -> None:
         """Drop what a client may not do by its new credential, and the session of the old one."""
@@ -378,22 +393,8 @@ class Server:
         if self.clients is not None:
             self.clients.subscriptions.retell(server, client)
 
-    def _count_undelivered(self, _client: str, frames: Sequence[bytes], _now: float) -> None:
-        self.counts["notifications_undelivered"] += len(frames)
-
     def _load(self) -> LoadReport:
-        targets, counts = self.targets, self.counts
-        return LoadReport(
-            self.orders.revision if self.orders is not None else 0,
-            len(self.sessions) if self.sessions is not None else 0,
-            len(self.broker.topics),
-            targets.storage_used,
-            targets.compute_used,
-            targets.delegated_streams,
-            targets.local_streams,
-            counts["publications"] + counts["forwarded_in"],
-            counts["notifications"],
-            self.loop_lag_s,
-            self._trust.newer_list(self.orders.revocations if self.orders else b""),
-            self._effects.take_pauses(),
+        sessions, topics = len(self.sessions or ()), len(self.broker.topics)
+        return read_load(
+            self.orders, sessions, topics, self.targets, self._effects, self._trust, self.loop_lag_s
         )

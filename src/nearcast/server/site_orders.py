@@ -9,9 +9,10 @@ from typing import Any
 
 import msgspec
 
+from nearcast.flow.flow_orders import FlowOrder
 from nearcast.server.processor_rules import Acknowledge, ProcessorRule
 
-__all__ = ["ClientOrder", "Orders", "ServerOrder", "TopicOrder"]
+__all__ = ["ClientOrder", "CoverageOrder", "Orders", "ServerOrder", "TopicOrder"]
 
 
 class ServerOrder(msgspec.Struct, frozen=True):
@@ -60,6 +61,15 @@ class ClientOrder(msgspec.Struct, frozen=True):
     cloud server for what is delegated, or another edge server."""
 
 
+class CoverageOrder(msgspec.Struct, frozen=True):
+    """Which place each edge server covers: clients have their home where they are."""
+
+    places: dict[str, tuple[float, float]]
+    """Of edge servers, in km; each covers what is nearest to it."""
+    areas: dict[str, str] = {}
+    """Polygons of those that cover something else, as text."""
+
+
 class Orders(msgspec.Struct, frozen=True):
     """All that one server needs to know; a higher revision replaces a lower one."""
 
@@ -82,3 +92,9 @@ class Orders(msgspec.Struct, frozen=True):
     """When they were signed; Unix time by the manager's clock."""
     revocations: bytes = b""
     """The signed list of what no longer counts; empty while there is none."""
+    revoked_servers: tuple[bytes, ...] = ()
+    """The servers in it, in signed pages for clients."""
+    flows: tuple[FlowOrder, ...] = ()
+    """The flows that run on the site."""
+    coverage: CoverageOrder | None = None
+    """None: homes are those of the plan, wherever clients are."""

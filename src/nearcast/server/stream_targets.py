@@ -2,16 +2,18 @@
 
 The orders name the server for each stream (topic, publisher) that the plan knew. Others stay at
 their home as long as storage (the sum of spool sizes) and compute (spool size x publishers, summed
-over topics) allow it. A stream stays where it is until orders say otherwise about it.
+over topics) allow it. A stream stays where it is until orders say otherwise about it. Brokers that
+were found while the manager is away come before the cloud.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import NamedTuple
 
+from nearcast.routing.index_mapping import hashed_index
 from nearcast.server.site_orders import ClientOrder, Orders, TopicOrder
 
 __all__ = ["NOBODY", "Capacity", "StreamTargets"]
@@ -41,6 +43,8 @@ class _Rule(NamedTuple):
     ordered: str | None
     """The server that has to process it, where they name one."""
     spool: int
+    found: tuple[str, ...] = ()
+    """Brokers of a topic that the orders here do not name, see `learn_brokers`."""
 
 
 @dataclass(slots=True)
@@ -70,7 +74,8 @@ class StreamTargets:
         self._is_visitor = is_visitor
         self._cloud, self._limit = "", capacity.streams
         self._orders: dict[str, TopicOrder] = {}
-        self._ordered: dict[Stream, str] = {}
+        self._publish: dict[str, Mapping[str, str]] = {}
+        """By client: the servers that process its messages, by topic, as the manager said."""
         self._targets: dict[Stream, str] = {}
         self._rules: dict[Stream, _Rule] = {}
         """What the orders said when a stream's target was chosen."""
@@ -80,6 +85,10 @@ class StreamTargets:
         self._guests: dict[str, ClientOrder] = {}
         """What the manager said of clients here that the orders do not name."""
         self._away: frozenset[str] = frozenset()
+        self._found: dict[str, TopicOrder] = {}
+        """Topics that the orders do not name, as their brokers have shown."""
+        self.on_unplaced: Callable[[str], None] = lambda topic: None
+        """Hears of topics without orders for which there is no room here."""
         self._stood_in_for: dict[Stream, str] = {}
         """Streams that are processed here while their server is away."""
 
@@ -87,30 +96,48 @@ class StreamTargets:
         """Take new orders; streams about which they say something else are decided anew."""
         self._cloud = orders.cloud
         self._orders = {one.topic: one for one in orders.topics}
+        self._found.clear()
         for one in orders.clients:
             self._guests.pop(one.client, None)
-        self._ordered = {
-            (topic, one.client): server
-            for one in (*self._guests.values(), *orders.clients)
-            for topic, server in one.publish.items()
+        self._publish = {
+            one.client: one.publish for one in (*self._guests.values(), *orders.clients)
         }
         self._forget([one for one, rule in self._rules.items() if self._rule(one) != rule])
 
     def learn(self, order: ClientOrder) -> None:
         """Take what the manager says of a guest; its streams are decided anew where it matters."""
         self._guests[order.client] = order
-        for topic, server in order.publish.items():
-            self._ordered[topic, order.client] = server
+        self._publish[order.client] = order.publish
         own = [(topic, order.client) for topic in order.publish]
         self._forget(
             [one for one in own if one in self._rules and self._rule(one) != self._rules[one]]
         )
 
+    def learn_brokers(self, order: TopicOrder) -> bool:
+        """Take how a topic is managed that the orders here do not name; tell whether that is new.
+
+        Its streams that have no room here are decided anew.
+        """
+        known = self._found.get(order.topic)
+        if order.topic in self._orders or (known is not None and known.version >= order.version):
+            return False
+        self._found[order.topic] = order
+        streams = [one for one in self._rules if one[0] == order.topic]
+        for one in streams:
+            if self._targets[one] == self._server and one not in self._stood_in_for:
+                self._rules[one] = self._rule(one)  # what is here stays
+        self._forget([one for one in streams if self._rules[one] != self._rule(one)])
+        return True
+
+    def is_ordered(self, topic: str, publisher: str) -> bool:
+        """Tell whether orders name the server that processes a stream."""
+        rule = self._rules.get((topic, publisher))
+        return rule is not None and rule.ordered is not None
+
     def guest_left(self, client: str) -> None:
         """Forget what the manager said of a client that is gone."""
-        order = self._guests.pop(client, None)
-        for topic in order.publish if order is not None else ():
-            self._ordered.pop((topic, client), None)
+        if self._guests.pop(client, None) is not None:
+            del self._publish[client]
 
     def begin_visit(self, client: str) -> None:
         """Forget the streams of a client that were processed here while this was its home."""
@@ -166,7 +193,7 @@ class StreamTargets:
             if len(self._targets) >= self._limit:
                 self._forget(list(islice(self._targets, self._limit // 10 + 1)))
             self._rules[stream] = rule
-            target = self._choose(topic, rule)
+            target = self._choose(topic, publisher, rule)
             if target in self._away:
                 self._stood_in_for[stream] = target
                 target = self._server
@@ -174,9 +201,18 @@ class StreamTargets:
             self._note(stream, target)
         return target
 
+    def expected(self, client: str) -> dict[str, list[str]]:
+        """Return what orders say that a client publishes: topics by the server that they go to."""
+        found: dict[str, list[str]] = {}
+        for topic in self._publish.get(client, ()):
+            ordered = self._rule((topic, client)).ordered
+            if ordered and ordered not in self._away:
+                found.setdefault(ordered, []).append(topic)
+        return found
+
     def version(self, topic: str) -> int:
         """Return the version of a topic's assignment; 0 where the orders do not name it."""
-        order = self._orders.get(topic)
+        order = self._orders.get(topic) or self._found.get(topic)
         return order.version if order is not None else 0
 
     def is_forwarded(self, topic: str, publisher: str, server: str) -> bool:
@@ -209,14 +245,16 @@ class StreamTargets:
 
     def _rule(self, stream: Stream) -> _Rule:
         order = self._orders.get(stream[0])
-        ordered = self._ordered.get(stream)
+        ordered = self._publish.get(stream[1], {}).get(stream[0])
         if order is None:
-            return _Rule(ordered, self._default_spool)
+            found = self._found.get(stream[0])
+            brokers = () if found is None else found.brokers
+            return _Rule(ordered, self._default_spool, brokers)
         if ordered is not None and ordered not in order.brokers:
             ordered = self._cloud  # no broker there: the cloud does the work
         return _Rule(ordered, order.spool)
 
-    def _choose(self, topic: str, rule: _Rule) -> str:
+    def _choose(self, topic: str, publisher: str, rule: _Rule) -> str:
         if rule.ordered is not None:
             return rule.ordered
         more = 0 if topic in self._local else rule.spool
@@ -224,7 +262,14 @@ class StreamTargets:
             self.storage_used + more <= self.capacity.storage
             and self.compute_used + rule.spool <= self.capacity.compute
         )
-        return self._server if is_local or not self._cloud else self._cloud
+        if is_local or not self._cloud:
+            return self._server
+        brokers = [one for one in rule.found if one not in (*self._away, self._server)]
+        if brokers:
+            return brokers[hashed_index(publisher.encode()) % len(brokers)]
+        if topic not in self._orders:
+            self.on_unplaced(topic)
+        return self._cloud
 
     def _note(self, stream: Stream, target: str) -> None:
         if target == self._server:

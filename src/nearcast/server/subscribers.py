@@ -5,7 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from nearcast.broker.audiences import SubscriberTable
-from nearcast.server.mesh_messages import Moved, Subscribers, Unsubscribed
+from nearcast.server.subscriber_messages import (
+    Moved,
+    Subscribers,
+    Unsubscribed,
+)
+from nearcast.wire.terms import NO_TERMS, Terms, check_terms
 
 __all__ = ["SubscriberDirectory"]
 
@@ -19,8 +24,8 @@ class SubscriberDirectory(SubscriberTable):
 
     def __init__(self) -> None:
         super().__init__()
-        self._homes: dict[str, dict[str, dict[str, None]]] = {}
-        """By topic or pattern, and subscriber: the homes that told of it."""
+        self._homes: dict[str, dict[str, dict[str, Terms]]] = {}
+        """By topic or pattern, and subscriber: the homes that told of it, and of its terms."""
 
     def homes_of(self, topic: str, client: str) -> tuple[str, ...]:
         """Return the homes of a subscriber."""
@@ -43,7 +48,9 @@ class SubscriberDirectory(SubscriberTable):
         return found
 
     def on_subscribers(self, home: str, message: Subscribers) -> None:
-        """Take what a home says about a topic."""
+        """Take what a home says about a topic; WireError when terms have a mistake."""
+        for terms in message.terms.values():
+            check_terms(terms)
         if message.complete:
             told = {client for client, _, _ in message.clients}
             known = self._homes.get(message.topic, {})
@@ -52,9 +59,12 @@ class SubscriberDirectory(SubscriberTable):
                     self._withdraw(message.topic, client, home)
         for client, x_km, y_km in message.clients:
             homes = self._homes.setdefault(message.topic, {}).setdefault(client, {})
-            if home not in homes:
-                homes[home] = None
-                self.subscribe(message.topic, client)
+            terms = message.terms.get(client, NO_TERMS)
+            is_new = home not in homes
+            if is_new or homes[home] != terms:
+                homes[home] = terms
+                self.subscribe(message.topic, client, _together(homes))
+            if is_new:
                 self.note_change(message.topic)  # also of one that is known at another home
             self.move(client, x_km, y_km)
 
@@ -89,8 +99,16 @@ class SubscriberDirectory(SubscriberTable):
         homes = known.get(client, {})
         homes.pop(home, None)
         self.note_change(topic)
-        if not homes:
+        if homes:
+            self.subscribe(topic, client, _together(homes))
+        else:
             self.unsubscribe(topic, client)
             known.pop(client, None)
         if not known:
             self._homes.pop(topic, None)
+
+
+def _together(homes: dict[str, Terms]) -> tuple[Terms, ...]:
+    """Return the terms of a client that several homes told of; none when one says everything."""
+    terms = tuple(dict.fromkeys(homes.values()))
+    return () if NO_TERMS in terms else terms

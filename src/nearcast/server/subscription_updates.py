@@ -6,7 +6,11 @@ from collections.abc import Iterable
 
 from nearcast.server.home_clients import HomeClients
 from nearcast.server.interests import Interests
-from nearcast.server.mesh_messages import Moved, Subscribers, Unsubscribed
+from nearcast.server.subscriber_messages import (
+    Moved,
+    Subscribers,
+    Unsubscribed,
+)
 
 __all__ = ["SubscriptionUpdates", "Update"]
 
@@ -23,7 +27,8 @@ class SubscriptionUpdates:
     def subscribed(self, client: str, topic: str, request: int = 0) -> list[Update]:
         """Return what follows from a subscription; above 0, `request` is to be answered."""
         place = self._clients.place(client)
-        message = Subscribers(topic, ((client, *place),), complete=False, request=request)
+        terms = self._clients.terms_of((client,), topic)
+        message = Subscribers(topic, ((client, *place),), False, request, terms)
         return [(server, message) for server in self._concerned(topic)]
 
     def unsubscribed(self, client: str, topics: Iterable[str]) -> list[Update]:
@@ -43,10 +48,10 @@ class SubscriptionUpdates:
 
     def complete(self, server: str, topic: str, request: int = 0) -> Update:
         """Return all subscribers of a topic and where they are now, for one server."""
-        clients = tuple(
-            (client, *self._clients.place(client)) for client in self._clients.subscribers(topic)
-        )
-        return server, Subscribers(topic, clients, complete=True, request=request)
+        subscribers = self._clients.subscribers(topic)
+        clients = tuple((client, *self._clients.place(client)) for client in subscribers)
+        terms = self._clients.terms_of(subscribers, topic)
+        return server, Subscribers(topic, clients, True, request, terms)
 
     def _concerned(self, topic: str) -> Iterable[str]:
         return (self._server, *self._interests.holders(topic))

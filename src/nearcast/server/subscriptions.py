@@ -8,21 +8,22 @@ from typing import Protocol
 
 from nearcast.server.home_clients import HomeClients, Starts
 from nearcast.server.interests import Interest, Interests, Knowledge
-from nearcast.server.mesh_messages import (
+from nearcast.server.peers import Peers
+from nearcast.server.server_settings import EdgeSettings
+from nearcast.server.subscriber_messages import (
     Moved,
     Subscribers,
     SubscribersKnown,
     SubscribersWanted,
     Unsubscribed,
 )
-from nearcast.server.peers import Peers
-from nearcast.server.server_settings import EdgeSettings
 from nearcast.server.subscribers import SubscriberDirectory
 from nearcast.server.subscription_updates import SubscriptionUpdates, Update
 from nearcast.trust.topic_pattern import matches
 from nearcast.wire.messages import Subscribe
+from nearcast.wire.terms import wish_terms
 
-__all__ = ["Progress", "Subscriptions"]
+__all__ = ["Progress", "Questions", "Subscriptions"]
 
 Confirm = Callable[[str, int, bool], None]
 """Gets a client, the number of its request, and whether it is granted."""
@@ -31,7 +32,7 @@ Ends = Callable[[str], dict[str, int]]
 
 
 class Progress(Protocol):
-    """How far brokers were heard here; `Resumption`."""
+    """How far brokers were heard here; `BrokerProgress`."""
 
     def begin(self, broker: str, ends: Mapping[str, int]) -> None:
         """Note where a broker's topics were when a client subscribed."""
@@ -41,13 +42,21 @@ class Progress(Protocol):
         """Note after which offset the present incarnation of a server begins."""
         ...
 
-    def begin_anew(self, broker: str, topic: str, now: float) -> None:
+    def begin_anew(self, broker: str, topic: str, now: float, *, was_away: bool = False) -> None:
         """Hear a broker from its beginning that has come to have a topic."""
+        ...
+
+    def on_told(self, broker: str) -> None:
+        """Note that a broker was told all subscribers here of its topics."""
         ...
 
     def brokers(self, wanted: str) -> Iterable[tuple[str, str]]:
         """Return the brokers, with topics, that a subscription concerns."""
         ...
+
+
+class Questions(Protocol):
+    """What clients are told of where they start, and asked for them; `Resumption`."""
 
     def grant(self, client: str, request: int, starts: Starts) -> None:
         """Confirm a subscription and say where it starts."""
@@ -103,11 +112,13 @@ class Subscriptions:
         brokers_of: Callable[[str], Iterable[str]],
         ends: Ends,
         progress: Progress,
+        questions: Questions,
         confirm: Confirm,
         show: Callable[[str, Iterable[str]], None],
         settings: EdgeSettings,
     ) -> None:
-        self._ends, self._progress, self._show = ends, progress, show
+        self._ends, self._show = ends, show
+        self._progress, self._questions = progress, questions
         self._peers, self._clients, self._directory = peers, clients, directory
         self._brokers_of, self._confirm, self._settings = brokers_of, confirm, settings
         self.interests = Interests(clients, 2 * settings.grace_s)
@@ -122,13 +133,16 @@ class Subscriptions:
         """Note a subscription; it is confirmed when all servers concerned know it."""
         if not self._peers.is_closed_circle:
             return  # without orders nobody could be told: the client asks again
-        request, topic = wish.request, wish.topic
-        is_known = topic in self._clients.topics(client)
-        self._clients.subscribe(client, topic)  # also when it is asked for again: it is wanted
+        request, topic, terms = wish.request, wish.topic, wish_terms(wish)
+        is_same = terms == self._clients.terms(client, topic)
+        is_known = is_same and topic in self._clients.topics(client)
+        # also when it is asked for again: it is wanted
+        self._clients.subscribe(client, topic, terms)
         number = self._number_of.get((client, topic))
-        if number is not None:
+        if number is not None and is_same:
             self._unconfirmed[number].request = request
             return
+        self._forget_request(client, topic)
         interest = self.interests.get(topic) or self._ask_all(topic)
         own = self._peers.server
         starts = {(own, one): end for one, end in self._ends(topic).items()}
@@ -154,7 +168,11 @@ class Subscriptions:
         self._number_of[client, topic] = self._number
         self._tell(self._updates.subscribed(client, topic, self._number))
         if wish.resumes:
-            self._progress.tell_starts(client, starts)
+            self._questions.tell_starts(client, starts)
+
+    def asked_for(self, topic: str) -> int:
+        """Return how many servers a subscription would have asked, because none here has it."""
+        return 0 if self.interests.get(topic) is not None else len(self._peers.others)
 
     def unsubscribe(self, client: str, request: int, topic: str) -> None:
         """Note the end of a subscription."""
@@ -191,7 +209,7 @@ class Subscriptions:
             ]
             for server in late:  # it is told when it is back
                 del one.waits_for[server]
-                self._progress.ask_later(server, one.client, one.topic, resumes=one.resumes)
+                self._questions.ask_later(server, one.client, one.topic, resumes=one.resumes)
             self._confirm_if_known(number)
         for interest in self.interests.take_unused(self._peers.others, now):
             # whoever still has subscribers of it from here: there are none
@@ -207,22 +225,26 @@ class Subscriptions:
     def retell_all(self, server: str) -> None:
         """Tell a server everything again: it missed something."""
         for interest in self.interests.known_to(server):
-            if interest.servers[server] is Knowledge.ASKED:
+            if interest.is_open(server):
                 self._ask(server, interest)
             else:
                 self._tell([self._updates.complete(server, interest.name)])
 
     def on_newcomer(self, server: str) -> None:
-        """Ask a server that is new among the others for everything."""
+        """Ask a server that is new among the others for everything.
+
+        It may have processed messages while this home did not know it, or could not reach it: what
+        it has of them is asked for, from its beginning or from where it was last heard.
+        """
         for interest in self.interests.all:
-            interest.servers[server] = Knowledge.ASKED
+            interest.servers[server] = Knowledge.LATE
             self._ask(server, interest)
 
     def on_restarted(self, server: str) -> None:
         """Note that a server knows nothing any more; it says which topics it has."""
         self.interests.doubt(server, lambda _: True)
         for interest in self.interests.known_to(server):
-            if interest.servers[server] is Knowledge.ASKED:
+            if interest.is_open(server):
                 self._ask(server, interest)
 
     def on_forgets(self, server: str, topic: str) -> None:
@@ -233,18 +255,20 @@ class Subscriptions:
         """Tell a server the subscribers here of topics that it has now."""
         self._progress.note_start(server, message.start)
         for topic in message.topics:
-            is_unheard = False
+            is_unheard = is_late = False
             for interest in self.interests.matching(topic):
                 knows = interest.servers.get(server)
                 if knows is Knowledge.ASKED:  # its answer will say where subscriptions start
                     self._tell([self._updates.complete(server, interest.name)])
                     continue
-                is_unheard = True
+                is_unheard, is_late = True, is_late or knows is Knowledge.LATE
                 if knows is not Knowledge.TOLD:
                     interest.servers[server] = Knowledge.TOLD
                     self._tell([self._updates.complete(server, interest.name)])
             if is_unheard and self._clients.has_listeners(topic):
-                self._progress.begin_anew(server, topic, now)
+                self._progress.begin_anew(server, topic, now, was_away=is_late)
+        if message.number >= 0:
+            self._progress.on_told(server)
 
     def _ask_all(self, topic: str) -> Interest:
         """Ask all servers whether they have topics of a new interest."""
@@ -266,13 +290,13 @@ class Subscriptions:
         one = self._unconfirmed.get(message.request)
         self._progress.begin(server, message.ends)
         if one is None:  # too late to say where the subscription starts
-            self._progress.ask_now(server, message.ends, now)
+            self._questions.ask_now(server, message.ends, now)
         else:
             one.waits_for.pop(server, None)
             starts = {(server, topic): end for topic, end in message.ends.items()}
             one.starts.update(starts)
             if one.resumes:  # this one may be asked now, however long others take
-                self._progress.tell_starts(one.client, starts)
+                self._questions.tell_starts(one.client, starts)
             self._confirm_if_known(message.request)
 
     def _on_answer(
@@ -287,17 +311,21 @@ class Subscriptions:
             if number and server in self._unconfirmed[number].waits_for
         ]
         if not ends:
-            if interest.servers.get(server) is Knowledge.ASKED:
+            if interest.is_open(server):
                 del interest.servers[server]
             for number, one in waiting:
                 one.waits_for.pop(server)
                 self._confirm_if_known(number)
             return
+        is_late = interest.servers.get(server) is Knowledge.LATE
         interest.servers[server] = Knowledge.TOLD
         first = waiting[0][0] if waiting else 0
         self._tell([self._updates.complete(server, name, first)])
+        for topic in ends if is_late else ():
+            if self._clients.has_listeners(topic):
+                self._progress.begin_anew(server, topic, now, was_away=True)
         self._progress.begin(server, ends)
-        self._progress.ask_now(server, ends, now)
+        self._questions.ask_now(server, ends, now)
         for number, one in waiting:
             one.waits_for[server] = now + self._settings.broker_answers_s
             if number != first:
@@ -326,11 +354,13 @@ class Subscriptions:
         one = self._unconfirmed[number]
         if not one.waits_for:
             self._forget_request(one.client, one.topic)
-            self._grant(one.client, one.topic, one.request, one.starts)
+            before = self._clients.starts(one.client, one.topic)  # with other terms
+            starts = {key: min(end, before.get(key, end)) for key, end in one.starts.items()}
+            self._grant(one.client, one.topic, one.request, starts)
 
     def _grant(self, client: str, topic: str, request: int, starts: Starts) -> None:
         self._clients.set_starts(client, topic, starts)
-        self._progress.grant(client, request, starts)
+        self._questions.grant(client, request, starts)
 
     def _forget_request(self, client: str, topic: str) -> None:
         number = self._number_of.pop((client, topic), None)

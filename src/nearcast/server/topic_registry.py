@@ -10,16 +10,19 @@ from nearcast.broker.broker import Broker
 from nearcast.broker.registry import check_allowed
 from nearcast.broker.topic_settings import TopicSettings
 from nearcast.errors import NearcastError
+from nearcast.server.flow_makers import FlowMakers
 from nearcast.server.processor_rules import ProcessorRule, rule_for
 from nearcast.server.server_settings import ServerSettings
 from nearcast.server.site_orders import Orders, TopicOrder
+from nearcast.server.told_brokers import Told, ToldBrokers
 from nearcast.spool.changes import Group, LiveTopic
-from nearcast.trust.topic_pattern import is_pattern, matches
 
 __all__ = ["TopicRegistry"]
 
 _KNOWN_FACTOR = 10
 """Topics elsewhere that are remembered, in relation to those that may be here."""
+_RUMOUR_LIMIT = 16
+"""Servers that are asked for streams of a topic because a third one says so."""
 _REFUSED_LIMIT = 1_000
 """Refusals that are remembered, so that each is reported once."""
 
@@ -53,10 +56,9 @@ class TopicRegistry:
         """Where copies go that have to be somewhere besides here."""
         self._wanted: dict[str, TopicSettings] = {}
         """As asked for; what is in force may differ, when that was not possible."""
-        self._volunteers: dict[str, dict[str, None]] = {}
-        """Servers that manage a topic though no orders say so, as they told."""
-        self._past: dict[str, dict[str, None]] = {}
-        """Servers that managed a topic once, as they told."""
+        self._plan_version = 0
+        self.makers = FlowMakers()
+        self._told = ToldBrokers(_KNOWN_FACTOR * settings.topic_limit)
         self.announced: dict[str, None] = {}
         """Topics that this server manages though no orders say so."""
         self.refused: dict[str, str] = {}
@@ -68,14 +70,21 @@ class TopicRegistry:
         """Take new orders."""
         before, self._orders = self._orders, {one.topic: one for one in orders.topics}
         self._rules, self._cloud = orders.processors, orders.cloud
+        self._plan_version = orders.plan_version
+        self.makers = FlowMakers(orders.flows)
         edges = sorted(one.server for one in orders.servers if one.server != orders.cloud)
         seconds = (orders.cloud, *edges)
         self._second = next((one for one in seconds if one and one != self._settings.server), "")
         self.refused.clear()
         servers = {one.server for one in orders.servers}
-        for told in (*self._volunteers.values(), *self._past.values()):
-            for server in told.keys() - servers:
-                del told[server]
+        told = self._told
+        told.keep_only(servers)
+        for topic in [one for one in told.volunteers if one in self._orders]:
+            for server in [one for one in told.volunteers[topic] if not self.is_named(one, topic)]:
+                self._note(told.stand_ins, server, topic)
+        for topic in [one for one in told.stand_ins if self._is_made_by_flow(one)]:
+            for server in list(told.stand_ins[topic]):
+                self.prove(server, topic)
         for topic in [one for one in self.announced if self._is_ordered_here(one)]:
             del self.announced[topic]
         for topic in self._recovered:  # made by its publishers: goes on without orders
@@ -106,7 +115,7 @@ class TopicRegistry:
     @property
     def elsewhere(self) -> int:
         """Topics that other servers manage or managed without orders, as they told."""
-        return len(self._volunteers.keys() | self._past.keys())
+        return self._told.topics
 
     @property
     def is_full(self) -> bool:
@@ -130,25 +139,55 @@ class TopicRegistry:
             managed.settings = replace(managed.settings, strangers=strangers)
 
     def on_manages(self, server: str, topic: str, *, past: bool) -> bool:
-        """Note that another server manages a topic, or did; tell whether it has to hear of us."""
-        kept, left = self._volunteers, self._past
-        if past:
-            kept, left = left, kept
-        if topic not in kept and len(kept) >= _KNOWN_FACTOR * self._settings.topic_limit:
+        """Note that another server says that it manages a topic, or did.
+
+        Tells whether it has to hear of us. Without a proof it may have streams of the topic, which
+        have to be claimed from it, but is sent nothing of it.
+        """
+        is_proved = self.is_proved(server, topic)
+        if past and (is_proved or topic not in self._orders):
+            self._note(self._told.past, server, topic)
             return False
-        is_new = server not in kept.get(topic, {})
-        kept.setdefault(topic, {})[server] = None
-        left.get(topic, {}).pop(server, None)
-        self._refresh(topic)
+        is_volunteer = is_proved or self._is_made_by_flow(topic)
+        kept = self._told.volunteers if is_volunteer else self._told.stand_ins
+        is_new = self._note(kept, server, topic)
         return is_new and not past and topic in self._broker.topics
+
+    def on_rumour(self, server: str, topic: str) -> bool:
+        """Hear from others that a server may have streams of a topic; tell whether it is asked."""
+        managed, heard = self._broker.topics.get(topic), self._told.stand_ins.get(topic, {})
+        if managed is None or server in managed.settings.known:
+            return True
+        return len(heard) < _RUMOUR_LIMIT and self._note(self._told.stand_ins, server, topic)
+
+    def rumours(self, topics: Iterable[str], asker: str) -> dict[str, tuple[str, ...]]:
+        """Return by topic the servers that may have streams of it, though no orders say so."""
+        found = {}
+        for topic in topics:
+            managed, order = self._broker.topics.get(topic), self._orders.get(topic)
+            claimers = managed.claims.claimers if managed is not None else ()
+            ordered = (asker, *order.brokers, *order.moved_from) if order is not None else (asker,)
+            known = dict.fromkeys((*self._told.of(topic), *claimers))
+            servers = tuple(one for one in known if one not in ordered)
+            if servers:
+                found[topic] = servers
+        return found
+
+    def prove(self, server: str, topic: str) -> None:
+        """Note that a server has shown that it manages a topic."""
+        self._note(self._told.volunteers, server, topic)
+
+    def _note(self, kept: Told, server: str, topic: str) -> bool:
+        """Keep a server in one of the tables, and in no other; tell whether that is new."""
+        if server in kept.get(topic, {}):
+            return False
+        is_kept = self._told.note(kept, server, topic)
+        self._refresh(topic)
+        return is_kept
 
     def on_forgets(self, server: str, topic: str) -> None:
         """Note that another server has nothing of a topic any more."""
-        for table in (self._volunteers, self._past):
-            servers = table.get(topic, {})
-            servers.pop(server, None)
-            if not servers:
-                table.pop(topic, None)
+        self._told.drop(server, topic)
         self._refresh(topic)
 
     def forget(self, topic: str) -> None:
@@ -161,19 +200,32 @@ class TopicRegistry:
         return topic in self._orders
 
     def is_named(self, server: str, topic: str, *, past: bool = False) -> bool:
-        """Tell whether a server manages a topic by the orders: any one if they do not name it.
+        """Tell whether a server may manage a topic by the orders; the cloud server may each one.
 
         With `past` also one that did by earlier orders.
         """
         order = self._orders.get(topic)
-        if order is None or server in order.brokers or server == self._cloud:
-            return True
-        return past and server in order.moved_from
+        brokers = () if order is None else order.brokers + past * order.moved_from
+        return server == self._cloud or server in brokers
+
+    def _is_made_by_flow(self, topic: str) -> bool:
+        """Tell whether a topic without orders may have brokers wherever components of flows are."""
+        return topic in self.makers and topic not in self._orders
+
+    def is_proved(self, server: str, topic: str) -> bool:
+        """Tell whether a server has more than its own word that it manages a topic, or did."""
+        volunteers = self._told.volunteers.get(topic, {})
+        return server in volunteers or self.is_named(server, topic, past=True)
 
     def version(self, topic: str) -> int:
         """Return the version of a topic's assignment; 0 where the orders do not name it."""
         order = self._orders.get(topic)
         return order.version if order is not None else 0
+
+    def highest_version(self, topic: str) -> int:
+        """Return the highest version of an assignment of a topic that there can be by the orders."""
+        order = self._orders.get(topic)
+        return order.version if order is not None else self._plan_version
 
     def is_past(self, topic: str) -> bool:
         """Tell whether a topic is only kept here: other servers were ordered to manage it."""
@@ -206,31 +258,20 @@ class TopicRegistry:
         ]
 
     def brokers_of(self, topic: str) -> list[str]:
-        """Return all servers that manage a topic, as far as this one knows."""
-        order = self._orders.get(topic)
-        known = dict.fromkeys(order.brokers if order is not None else ())
-        known.update(self._volunteers.get(topic, {}))
+        """Return all servers that manage a topic, as far as this one knows, or as they say."""
+        known = dict.fromkeys((*self._proved(topic), *self._told.stand_ins.get(topic, {})))
         if topic in self._broker.topics:
             known[self._settings.server] = None
         return list(known)
 
+    def _proved(self, topic: str) -> list[str]:
+        order = self._orders.get(topic)
+        brokers = order.brokers if order is not None else ()
+        return list(dict.fromkeys((*brokers, *self._told.volunteers.get(topic, {}))))
+
     def is_broker(self, server: str, topic: str) -> bool:
         """Tell whether a server manages a topic or did so, as far as this one knows."""
         return server in self.brokers_of(topic) or server in self._past_others(topic)
-
-    def concerns(self, wanted: str) -> bool:
-        """Tell whether a subscription concerns any topic here."""
-        topics = self._broker.topics
-        if not is_pattern(wanted):
-            return wanted in topics
-        return any(matches(wanted, topic) for topic in topics)
-
-    def ends(self, wanted: str) -> dict[str, int]:
-        """Return the highest offsets of the topics here that a subscription concerns."""
-        topics = self._broker.topics
-        if not is_pattern(wanted):
-            return {wanted: topics[wanted].end} if wanted in topics else {}
-        return {topic: one.end for topic, one in topics.items() if matches(wanted, topic)}
 
     def take_newcomers(self) -> list[tuple[str, str]]:
         """Return (server, topic) pairs: brokers that may miss what is spooled here."""
@@ -258,7 +299,7 @@ class TopicRegistry:
             self._recovered.pop(topic, None)
             self._newcomers += [(server, topic) for server in settings.other_brokers]
             return [added]
-        if wanted is not None and _as_managed(wanted) == _as_managed(settings):
+        if wanted is not None and wanted.as_managed() == settings.as_managed():
             self._refresh(topic)
             return []
         actions = self._begin_anew(managed.settings, settings)
@@ -308,17 +349,19 @@ class TopicRegistry:
                 managed.settings,
                 other_brokers=others,
                 past_brokers=self._past_others(topic),
+                stand_ins=tuple(self._told.stand_ins.get(topic, {})),
                 version=self.version(topic),
             )
             self._newcomers += [(server, topic) for server in others if server not in known]
 
     def _others(self, topic: str) -> tuple[str, ...]:
-        return tuple(one for one in self.brokers_of(topic) if one != self._settings.server)
+        return tuple(one for one in self._proved(topic) if one != self._settings.server)
 
     def _past_others(self, topic: str) -> tuple[str, ...]:
         order = self._orders.get(topic)
-        known = dict.fromkeys(order.moved_from if order is not None else ())
-        known.update(self._past.get(topic, {}))
+        known = dict.fromkeys(
+            (*(order.moved_from if order else ()), *self._told.past.get(topic, ()))
+        )
         present = self.brokers_of(topic)
         return tuple(one for one in known if one not in present and one != self._settings.server)
 
@@ -330,15 +373,17 @@ class TopicRegistry:
                 topic, order.processor, order.options, order.notify_after_sync, order.acknowledge
             )
         check_allowed(rule.processor, self._settings.allowed_processors)
+        spool = self._settings.unordered_spool(topic in self.makers)
         return TopicSettings(
             topic,
-            order.spool if order is not None else self._settings.default_spool,
+            order.spool if order is not None else spool,
             order.spool_bytes if order is not None else None,
             rule.processor,
             rule.options,
             rule.notify_after_sync,
             self._others(topic),
             self._past_others(topic),
+            stand_ins=tuple(self._told.stand_ins.get(topic, {})),
             level=2 if rule.acknowledge == "two" else 1,
             second=self._second,
             version=self.version(topic),
@@ -347,8 +392,3 @@ class TopicRegistry:
             stream_idle_s=self._settings.stream_idle_s,
             inline=rule.processor in self._settings.inline_processors,
         )
-
-
-def _as_managed(settings: TopicSettings) -> TopicSettings:
-    """Return what a topic has to begin anew for when it changes."""
-    return replace(settings, other_brokers=(), past_brokers=(), strangers=(), version=0)

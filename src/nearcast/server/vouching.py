@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterable
 from nearcast.errors import TrustError
 from nearcast.server.authorise import Authoriser
 from nearcast.server.effects import Effects
-from nearcast.server.mesh_messages import Vouch, WhoIs
 from nearcast.server.peers import Peers
+from nearcast.server.proof_messages import Vouch, WhoIs
 from nearcast.trust.rights import Action
 
 __all__ = ["Vouching"]

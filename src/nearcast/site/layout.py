@@ -34,6 +34,7 @@ from nearcast.delay.network import network_of
 from nearcast.domain.plan import Model
 from nearcast.domain.scenario import Scenario
 from nearcast.errors import ConfigError, OutputError
+from nearcast.links.kafka_settings import KafkaSettings
 from nearcast.links.secret_file import write_secret
 from nearcast.runtime.config import (
     ONE_ADDRESS,
@@ -83,7 +84,11 @@ class SiteSettings:
     takeover_s: float = LimitsConfig().takeover_s
     """How long a server takes nothing before its streams are processed without it."""
     wire: WireSettings = ONE_ADDRESS
+    roaming: bool = False
+    """Whether each client has its home where it is."""
     processors: ProcessorsConfig = field(default_factory=ProcessorsConfig)
+    kafka: KafkaSettings | None = None
+    """Where the event log goes besides."""
 
 
 class SiteServerPlace(msgspec.Struct, frozen=True):
@@ -250,6 +255,7 @@ def _write_configs(
                 cloud=options.cloud,
                 processors=options.processor_rules,
                 allowed_processors=allowed,
+                roaming=options.roaming,
             ),
             servers=tuple(
                 ServerEntry(
@@ -298,6 +304,7 @@ def _write_configs(
                 ),
                 spool=SpoolConfig(options.segment_mb),
                 log=LogConfig(site.event_log, options.log_segment_s),
+                kafka=options.kafka,
                 wire=options.wire,
                 processors=msgspec.structs.replace(options.processors, allowed=allowed),
                 emulation=EmulationConfig(options.delay_factor, delays_ms)

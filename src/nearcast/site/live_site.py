@@ -117,13 +117,19 @@ class LiveSite:
         file = self.site.credentials_file(client)
         return load_credentials(file).private_key if file.exists() else new_private_key()
 
-    def _client_delays_ms(self, rows: Sequence[int]) -> Iterator[Mapping[str, float]]:
+    def delays_ms(self, scenario: Scenario) -> list[Mapping[str, float]]:
+        """Return the delays to emulate for clients that are where another scenario has them."""
+        return list(self._client_delays_ms(range(len(scenario.clients)), scenario))
+
+    def _client_delays_ms(
+        self, rows: Sequence[int], scenario: Scenario | None = None
+    ) -> Iterator[Mapping[str, float]]:
         import numpy as np
 
         factor = self.site.delay_factor
         edges = [one for one in self.site.servers if one.role == "edge"]
         names = [f"127.0.0.1:{one.port}" for one in edges]
-        matrix = network_of(self.scenario).leg_matrix_ms(np.array(rows, dtype=np.int32))
+        matrix = network_of(scenario or self.scenario).leg_matrix_ms(np.array(rows, dtype=np.int32))
         for legs_ms in matrix:
             yield (
                 {name: factor * float(ms) for name, ms in zip(names, legs_ms, strict=True)}

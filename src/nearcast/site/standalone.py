@@ -12,6 +12,8 @@ from dataclasses import dataclass, replace
 import msgspec
 
 from nearcast.errors import ConfigError
+from nearcast.flow.flow_orders import FlowOrder
+from nearcast.links.kafka_settings import KafkaSettings
 from nearcast.links.memory_mesh import MemoryHub
 from nearcast.runtime.config import (
     ONE_ADDRESS,
@@ -28,13 +30,14 @@ from nearcast.server.processor_rules import ProcessorRule
 from nearcast.server.signed_orders import sign_orders
 from nearcast.server.site_orders import Orders, ServerOrder
 from nearcast.site.standalone_folder import StandaloneFolder, StandalonePlace
+from nearcast.trust.revocations import issue_revoked_servers
 from nearcast.wire.settings import WireSettings
 
 __all__ = ["StandaloneSettings", "serve_standalone"]
 
 _log = logging.getLogger(__name__)
 _LOOK_S = 0.25
-"""How often the server looks whether clients or processors in its folder changed."""
+"""How often the server looks whether something in its folder changed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +55,8 @@ class StandaloneSettings:
     session_limit: int | None = None
     server: str | None = None
     """Its id."""
+    kafka: KafkaSettings | None = None
+    """Where the event log goes besides; None: nowhere."""
 
 
 def serve_standalone(
@@ -81,12 +86,12 @@ def serve_standalone(
     with folder.locked():
         if options.rules is not None:
             folder.save_processors(options.rules)
-        folder.clients(), folder.processors()  # complain before anything is started
+        folder.clients(), folder.processors(), folder.flows()  # complain before anything starts
         run_process(run, parent_fd)
 
 
 class LocalOrders:
-    """Gives a server its orders, anew whenever its folder has other revocations or processors.
+    """Gives a server its orders, anew whenever its folder has other revocations, processors, flows.
 
     Clients need none: they show their credentials.
     """
@@ -110,7 +115,10 @@ class LocalOrders:
         self._version = version
         try:
             processors, authority = self._folder.processors(), self._folder.authority()
-            revocations = authority.revocations_document()
+            revocations, flows = authority.revocations_document(), self._folder.flows().orders
+            revoked_servers = issue_revoked_servers(
+                authority.signing_key(), authority.revocations()
+            )
         except ConfigError as error:  # it goes on with what it knows
             _log.warning("folder_unreadable", extra={"fields": {"reason": str(error)}})
             return
@@ -128,9 +136,16 @@ class LocalOrders:
                 server=server.server,
                 issued_s=int(time.time()),
                 revocations=revocations,
+                revoked_servers=revoked_servers,
+                flows=tuple(self._placed(one) for one in flows),
             ),
         )
         self._live.obey(document)
+
+    def _placed(self, order: FlowOrder) -> FlowOrder:
+        """Return a flow that begins here, whatever this server was called when it was run."""
+        begins_at = dict.fromkeys(order.flow.components, self._server.server)
+        return msgspec.structs.replace(order, begins_at=begins_at)
 
     def close(self) -> None:
         """Look no more."""
@@ -202,6 +217,7 @@ def _config(
         credential_file=authority.credential_file(place.server),
         clients=ClientsConfig(place.port, place.host),
         http=HttpConfig(place.http_port),
+        kafka=options.kafka,
         wire=wire,
         processors=ProcessorsConfig(inline=(*ProcessorsConfig().inline, *options.inline)),
     )

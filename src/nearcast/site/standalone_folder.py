@@ -4,25 +4,28 @@
 
     standalone.json     where it listens
     processors.json     rules: which processor serves which topics
+    flows.json          flows that run, and the number of the last run of any
     authority.key, register.db, keys/, credentials/, ...    see `authority`
     orders.msgpack, spool/, log/    as in the data folder of any edge server
 
-Each user who may write to the folder may enrol clients and change processors; the server need not
-run.
+Each user who may write to the folder may enrol clients, change processors and run flows; the server
+need not run.
 """
 
 from __future__ import annotations
 
 import fcntl
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 
 from nearcast.errors import ConfigError, OutputError
+from nearcast.flow.flow_orders import FlowOrder
 from nearcast.links.secret_file import write_secret
 from nearcast.sdk.credentials import Credentials, new_private_key
 from nearcast.server.processor_rules import ProcessorRule, check_rules
@@ -31,10 +34,20 @@ from nearcast.trust.credentials import CLIENT_DAYS
 from nearcast.trust.rights import EVERYTHING, Rights
 from nearcast.wire.actions import Home
 
-__all__ = ["DEFAULT_HTTP_PORT", "DEFAULT_PORT", "StandaloneFolder", "StandalonePlace"]
+__all__ = ["DEFAULT_HTTP_PORT", "DEFAULT_PORT", "LocalFlows", "StandaloneFolder", "StandalonePlace"]
+
+_T = TypeVar("_T")
 
 DEFAULT_PORT = 7400
 DEFAULT_HTTP_PORT = 7480
+
+
+class LocalFlows(msgspec.Struct, frozen=True):
+    """The flows of a standalone server; the content of ``flows.json``."""
+
+    last_number: int = 0
+    """Of the last run of any flow: it never falls, so that no run is taken for an earlier one."""
+    orders: tuple[FlowOrder, ...] = ()
 
 
 class StandalonePlace(msgspec.Struct, frozen=True):
@@ -63,6 +76,7 @@ class StandaloneFolder:
         self.path = path
         self._place_file = path / "standalone.json"
         self._processors_file = path / "processors.json"
+        self._flows_file = path / "flows.json"
 
     def authority(self) -> Authority:
         """Return the server's own authority, made if there is none yet."""
@@ -122,15 +136,7 @@ class StandaloneFolder:
         ConfigError
             When the file is damaged.
         """
-        try:
-            content = self._processors_file.read_bytes()
-            return msgspec.json.decode(content, type=tuple[ProcessorRule, ...])
-        except FileNotFoundError:
-            return ()
-        except OSError as error:
-            raise ConfigError(f"{self._processors_file}: {error.strerror or error}") from None
-        except msgspec.MsgspecError as error:
-            raise ConfigError(f"{self._processors_file}: {error}") from None
+        return _read(self._processors_file, tuple[ProcessorRule, ...], ())
 
     def save_processors(self, rules: Sequence[ProcessorRule]) -> None:
         """Replace the rules; a server that runs takes them up soon.
@@ -146,9 +152,28 @@ class StandaloneFolder:
         with self.locked("files.lock", wait=True):
             self._write(self._processors_file, msgspec.json.encode(rules))
 
+    def flows(self) -> LocalFlows:
+        """Return the flows that run here; ConfigError when the file is damaged."""
+        return _read(self._flows_file, LocalFlows, LocalFlows())
+
+    def change_flows(self, change: Callable[[LocalFlows], LocalFlows]) -> LocalFlows:
+        """Replace the flows, and return them; a server that runs takes them up soon.
+
+        Raises
+        ------
+        ConfigError
+            When the file is damaged, or `change` raises it; then nothing changed.
+        OutputError
+            When the folder cannot be written.
+        """
+        with self.locked("files.lock", wait=True):
+            changed = change(self.flows())
+            self._write(self._flows_file, msgspec.json.encode(changed))
+        return changed
+
     def version(self) -> tuple[tuple[int, int], ...]:
-        """Return something that changes whenever revocations or processors do."""
-        files = ("revocations.msgpack", self._processors_file.name)
+        """Return something that changes whenever revocations, processors or flows do."""
+        files = ("revocations.msgpack", self._processors_file.name, self._flows_file.name)
         return tuple(_file_version(self.path / name) for name in files)
 
     def enrol(
@@ -214,6 +239,17 @@ class StandaloneFolder:
 
     def _unwritable(self, path: Path, error: OSError) -> OutputError:
         return OutputError(f"{path}: cannot be written: {error.strerror or error}")
+
+
+def _read(path: Path, kind: type[_T], default: _T) -> _T:
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=kind)
+    except FileNotFoundError:
+        return default
+    except OSError as error:
+        raise ConfigError(f"{path}: {error.strerror or error}") from None
+    except msgspec.MsgspecError as error:
+        raise ConfigError(f"{path}: {error}") from None
 
 
 def _file_version(path: Path) -> tuple[int, int]:

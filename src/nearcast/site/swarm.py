@@ -113,6 +113,15 @@ class Swarm:
         closing = (client.close(timeout_s=2.0) for client in self._clients.values())
         await asyncio.gather(*closing, return_exceptions=True)
 
+    def client(self, name: str) -> Client:
+        """Return one of them."""
+        return self._clients[name]
+
+    @property
+    def arrivals(self) -> Sequence[Arrival]:
+        """What has arrived since the clients last began to publish by `publish`."""
+        return self._arrivals
+
     async def connect(self, on_count: OnCount = lambda count: None) -> None:
         """Open all sessions, some at a time."""
         gate, done = asyncio.Semaphore(_CONNECTS_AT_ONCE), 0

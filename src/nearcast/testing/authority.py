@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TypedDict
 
 from nearcast.errors import TrustError
 from nearcast.trust.credentials import (
@@ -11,6 +12,12 @@ from nearcast.trust.credentials import (
     Validity,
     issue_client,
     issue_server,
+)
+from nearcast.trust.revocations import (
+    Revocation,
+    RevocationList,
+    issue_revocations,
+    issue_revoked_servers,
 )
 from nearcast.trust.rights import EVERYTHING, Rights
 from nearcast.trust.signed import SigningKey
@@ -21,6 +28,13 @@ __all__ = ["ALWAYS", "SmallAuthority", "admit_keys"]
 
 ALWAYS = Validity(0, 1 << 40)
 """Of a credential that never expires."""
+
+
+class Revoked(TypedDict):
+    """Fields of orders."""
+
+    revocations: bytes
+    revoked_servers: tuple[bytes, ...]
 
 
 class SmallAuthority:
@@ -45,9 +59,20 @@ class SmallAuthority:
         credential = ClientCredential(name, public_key, serial, validity, rights)
         return issue_client(self.key, credential)
 
-    def server(self, name: str, public_key: bytes, validity: Validity = ALWAYS) -> bytes:
+    def server(
+        self, name: str, public_key: bytes, validity: Validity = ALWAYS, serial: int = 1
+    ) -> bytes:
         """Return the signed credential of an edge server."""
-        return issue_server(self.key, ServerCredential(name, "edge", public_key, 1, validity))
+        return issue_server(self.key, ServerCredential(name, "edge", public_key, serial, validity))
+
+    def revoked_servers(self, *names: str, version: int = 1) -> Revoked:
+        """Return what orders say when the first credentials of servers no longer count."""
+        entries = tuple(Revocation("server", name, 2, ALWAYS.until_s) for name in names)
+        found = RevocationList(version, 0, entries)
+        return {
+            "revocations": issue_revocations(self.key, found),
+            "revoked_servers": issue_revoked_servers(self.key, found),
+        }
 
 
 def admit_keys(keys: Mapping[bytes, str], rights: Rights = EVERYTHING) -> Admit:

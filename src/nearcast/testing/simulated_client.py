@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from nearcast.content.attributes import Attributes
 from nearcast.testing.machine_clock import MachineClock
 from nearcast.testing.simulated_world import SimulatedWorld
 from nearcast.wire.actions import ClientEvent, SendDatagram
 from nearcast.wire.client_session import ClientSession
+from nearcast.wire.envelope import make_envelope
+from nearcast.wire.messages import Report
 from nearcast.wire.notification import Notification
 from nearcast.wire.settings import Address
+from nearcast.wire.terms import Terms
 
 __all__ = ["SimulatedClient"]
 
@@ -67,15 +71,36 @@ class SimulatedClient:
         self.session.receive([data], self.clock.read())
         self.go_on()
 
-    def publish(self, topic: str, payload: bytes, *, durable: bool = True) -> int:
+    def publish(
+        self,
+        topic: str,
+        payload: bytes,
+        *,
+        durable: bool = True,
+        attributes: Attributes | None = None,
+        area: str = "",
+        valid_s: float | None = None,
+        position: tuple[float, float] | None = None,
+    ) -> int:
         """Publish now."""
-        sequence = self.session.publish(topic, payload, self.clock.read(), durable=durable)
+        now = self.clock.read()
+        until_us = 0 if valid_s is None else int((now + valid_s) * 1e6)
+        envelope = make_envelope(attributes, area, until_us)
+        sequence = self.session.publish(
+            topic, payload, now, durable=durable, position=position, envelope=envelope
+        )
         self.go_on()
         return sequence
 
-    def subscribe(self, topic: str) -> None:
+    def report(self, report: Report) -> None:
+        """Say now where it is."""
+        self.session.report(report)
+        self.session.moved(self.clock.read())
+        self.go_on()
+
+    def subscribe(self, topic: str, where: str = "", area: str = "", follows: bool = False) -> None:
         """Subscribe now."""
-        self.session.subscribe(topic)
+        self.session.subscribe(topic, Terms(where, area, follows))
         self.go_on()
 
     def unsubscribe(self, topic: str) -> None:

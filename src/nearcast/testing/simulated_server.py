@@ -9,17 +9,20 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import partial
+from random import Random
 
 import msgspec
 from msgspec import structs
 
-from nearcast.broker.requests import ProcessResult
+from nearcast.broker.requests import ProcessRequest, ProcessResult
 from nearcast.errors import SpoolError
+from nearcast.flow.stored import FLOW_TOPICS
+from nearcast.routing.keys import CLOUD
 from nearcast.server.log_rows import Row
 from nearcast.server.outputs import Incident, Outputs
 from nearcast.server.peer_channels import PeerChannels, draw_incarnation
-from nearcast.server.server import ClientAccess, Server
-from nearcast.server.server_settings import ServerSettings
+from nearcast.server.server import Server
+from nearcast.server.server_settings import ClientAccess, ServerSettings
 from nearcast.server.signed_orders import sign_orders
 from nearcast.server.site_orders import Orders
 from nearcast.server.stream_targets import Capacity
@@ -27,6 +30,7 @@ from nearcast.spool.changes import LiveState
 from nearcast.spool.recovery import Damage
 from nearcast.testing.fake_disk import FakeDisk, PowerCutError
 from nearcast.testing.machine_clock import MachineClock
+from nearcast.testing.simulated_host import SimulatedHost
 from nearcast.testing.simulated_spool import SimulatedSpool
 from nearcast.testing.simulated_world import SimulatedWorld
 from nearcast.wire.actions import Home
@@ -74,6 +78,8 @@ class SimulatedServer:
         self._crash_in: int | None = None
         self._backlog: list[Callable[[], None] | tuple[bytes, Address]] | None = None
         """What waits while it is paused; None: it is not."""
+        self._gathered: list[tuple[bytes, Address]] = []
+        """Datagrams for the next pass."""
         self.incarnation = 0
         self.node: Server | None = None
         self._wakeup = float("inf")
@@ -108,8 +114,9 @@ class SimulatedServer:
             self._on_lost(error)
             return False
         self.damages += recovered.damages
+        self.host = SimulatedHost(lambda request: self._site.is_deadly(request))
         site = self._site
-        access = ClientAccess(self.key, site.random.randbytes, site.wire)
+        access = ClientAccess(site.random.randbytes, site.wire)
         self.node = Server(
             ServerSettings(
                 self.name,
@@ -117,14 +124,17 @@ class SimulatedServer:
                 inline_processors=site.inline_processors,
                 allowed_processors=site.allowed_processors,
                 takeover_s=site.takeover_s,
+                net=(self.name,) if self.is_edge else CLOUD,
                 **site.limits,
             ),
             PeerChannels(draw_incarnation(site.random.randbytes)),
             self.clock.read,
             site.authority.trust(),
+            self.key,
             recovered.state.topics,
             access if self.is_edge else None,
             damages=len(recovered.damages),
+            chance=Random(f"{site.seed} {self.name} {self.incarnation}"),
         )
         if self.saved_orders is not None:
             self.do(self.node.obey_document(self._signed(self.saved_orders), self.clock.read()))
@@ -169,8 +179,12 @@ class SimulatedServer:
         if self._backlog is not None:
             if len(self._backlog) < _BACKLOG_LIMIT:
                 self._backlog.append((data, address))
-        else:
+        elif not self._site.gather_s:
             self._take_datagrams([(data, address)])
+        else:
+            self._gathered.append((data, address))
+            if len(self._gathered) == 1:
+                self._site.later(self._site.gather_s, self._take_gathered)
 
     def on_mesh(self, server: str, frame: bytes) -> None:
         """Take a frame of another server, if alive."""
@@ -200,6 +214,10 @@ class SimulatedServer:
             self.cut_power()
         else:
             self.kill()
+
+    def _take_gathered(self) -> None:
+        batch, self._gathered = self._gathered, []
+        self._take_datagrams(batch)
 
     def _take_datagrams(self, batch: list[tuple[bytes, Address]]) -> None:
         for start in range(0, len(batch), _DATAGRAMS_PER_PASS):
@@ -250,6 +268,9 @@ class SimulatedServer:
         if out.to_store:
             yield partial(self.spool.append, out.to_store)
         for request in out.to_process:
+            if request.topic.startswith(FLOW_TOPICS):
+                yield partial(self._host_later, request)
+                continue
             result = None if request.ended else site.process(self.name, request)
             if result is not None:
                 yield partial(self._process_later, result)
@@ -266,6 +287,26 @@ class SimulatedServer:
                 self._on_processed(result)
 
         self._site.later(self._site.process_s, done)
+
+    def _host_later(self, request: ProcessRequest) -> None:
+        """Let the host of components' processors do a request, in its turn."""
+        incarnation = self.incarnation
+
+        def work() -> None:
+            if incarnation == self.incarnation:
+                self._take_results(cancelled or self.host.work())
+
+        cancelled = self.host.submit(request)
+        if not request.ended:  # never at once: the server is in its pass
+            self._site.later(0.0 if cancelled else self._site.process_s, work)
+
+    def end_host(self) -> None:
+        """Let the host of components' processors die, and begin another one."""
+        self._take_results(self.host.die())
+
+    def _take_results(self, results: list[ProcessResult]) -> None:
+        if results:
+            self._happen(lambda node: node.on_processed(results, self.clock.read()))
 
     def _save_orders(self, orders: Orders) -> None:
         """Keep orders, durably; on a full disk a restart finds older ones."""

@@ -100,7 +100,7 @@ class SimulatedSite(SimulatedWorld):
                 credential=self.authority.server(one.name, one.home.server_key),
             )
             if one.is_edge
-            else ServerOrder(one.name, "", 0, b"")
+            else ServerOrder(one.name, "", 0, one.home.server_key)
             for one in self.servers.values()
         )
 

@@ -28,7 +28,7 @@ class SimulatedWorld:
     def __init__(
         self, seed: int, network: Network | None = None, wire: WireSettings | None = None
     ) -> None:
-        self.random = random.Random(seed)
+        self.seed, self.random = seed, random.Random(seed)
         self.network, self.wire = network or Network(), wire or WireSettings()
         self.authority = SmallAuthority()
         self.now = _START
@@ -39,12 +39,16 @@ class SimulatedWorld:
         """Of servers that start from now on, see `ServerSettings`."""
         self.limits: dict[str, Any] = {}
         """The same: `topic_limit` and others."""
+        self.gather_s = 0.0
+        """Datagrams of this long are handled by a server in one pass, as a busy one drains them."""
         self.segment_bytes = 1 << 16
         self.inline_processors = ServerSettings("").inline_processors
         self.allowed_processors = frozenset({"noted"})
         """Processors that orders may name, besides the shipped ones."""
         self.process: Callable[[str, ProcessRequest], ProcessResult | None] = self.forward
         """What processors outside the servers, by server, make of a request; None: they hang."""
+        self.is_deadly: Callable[[ProcessRequest], bool] = lambda request: False
+        """Tells which requests of components end the process that has their processors."""
         self.processed: list[tuple[str, str, str, int, int]] = []
         """What `forward` was given: server, topic, publisher, epoch, sequence."""
         self.frames = 0

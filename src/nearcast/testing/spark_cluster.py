@@ -20,6 +20,7 @@ from nearcast.pipeline.java import java_home
 __all__ = ["SparkCluster"]
 
 _HOST = "127.0.0.1"
+_ADDRESS = ("--host", _HOST, "--port", "0", "--webui-port", "0")
 _POLL_S = 0.05
 _STOP_S = 10.0
 _QUICK_START = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
@@ -93,22 +94,30 @@ class SparkCluster:
         os.killpg(self._workers[worker].pid, signal.SIGKILL)
         self._workers[worker].wait()
 
+    def start_worker(self, worker: int) -> None:
+        """Start a worker that was killed once more."""
+        self._workers[worker] = self._launch_worker(worker)
+        self._await_worker(worker, time.monotonic() + self._timeout_s)
+
     def _start(self) -> None:
         (self.folder / "scratch").mkdir()
-        address = ["--host", _HOST, "--port", "0", "--webui-port", "0"]
         deadline = time.monotonic() + self._timeout_s
-        master = self._launch("master", "org.apache.spark.deploy.master.Master", address)
+        master = self._launch("master", "org.apache.spark.deploy.master.Master", [*_ADDRESS])
         self.master = self._await("master", master, r"Starting Spark master at (\S+)", deadline)
+        self._workers = [self._launch_worker(number) for number in range(self._count)]
         for number in range(self._count):
-            folder = self.work_folder(number)
-            size = ["--cores", str(self._cores), "--memory", self._memory]
-            arguments = [*address, *size, "--work-dir", str(folder), self.master]
-            self._workers.append(
-                self._launch(folder.name, "org.apache.spark.deploy.worker.Worker", arguments)
-            )
-        for number, worker in enumerate(self._workers):
-            log = self.work_folder(number).name
-            self._await(log, worker, r"(Successfully registered with master)", deadline)
+            self._await_worker(number, deadline)
+
+    def _launch_worker(self, number: int) -> subprocess.Popen[bytes]:
+        folder = self.work_folder(number)
+        size = ["--cores", str(self._cores), "--memory", self._memory]
+        arguments = [*_ADDRESS, *size, "--work-dir", str(folder), self.master]
+        return self._launch(folder.name, "org.apache.spark.deploy.worker.Worker", arguments)
+
+    def _await_worker(self, number: int, deadline: float) -> None:
+        log = self.work_folder(number).name
+        sign = r"(Successfully registered with master)"
+        self._await(log, self._workers[number], sign, deadline)
 
     def _launch(self, name: str, kind: str, arguments: list[str]) -> subprocess.Popen[bytes]:
         found = find_spec("pyspark")

@@ -10,11 +10,20 @@ from msgspec import Meta
 
 from nearcast.trust.signed import Kind, SigningKey
 
-__all__ = ["ALL_SERIALS", "Revocation", "RevocationList", "issue_revocations", "revoke"]
+__all__ = [
+    "ALL_SERIALS",
+    "Revocation",
+    "RevocationList",
+    "issue_revocations",
+    "issue_revoked_servers",
+    "revoke",
+]
 
 ALL_SERIALS = 1 << 62
 """As least serial: no credential of this name counts any more."""
 _LARGEST = 1 << 62
+_PAGE_BYTES = 400
+"""Of the entries of one page for clients: with both signatures it fits into a datagram."""
 
 
 class Revocation(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -55,3 +64,27 @@ def revoke(known: RevocationList, entries: Iterable[Revocation], now_s: int) -> 
 def issue_revocations(key: SigningKey, revocations: RevocationList) -> bytes:
     """Return a signed list."""
     return key.sign(Kind.REVOCATIONS, msgspec.msgpack.encode(revocations))
+
+
+def issue_revoked_servers(key: SigningKey, revocations: RevocationList) -> tuple[bytes, ...]:
+    """Return what clients need of a list: its servers, in signed pages that each stand alone."""
+    pages: list[list[Revocation]] = []
+    size = _PAGE_BYTES
+    for one in revocations.entries:
+        if one.kind != "server":
+            continue
+        entry_bytes = len(msgspec.msgpack.encode(one))
+        if size + entry_bytes > _PAGE_BYTES:
+            pages.append([])
+            size = 0
+        pages[-1].append(one)
+        size += entry_bytes
+    return tuple(
+        key.sign(
+            Kind.REVOKED_SERVERS,
+            msgspec.msgpack.encode(
+                RevocationList(revocations.version, revocations.issued_s, tuple(page))
+            ),
+        )
+        for page in pages
+    )

@@ -10,7 +10,7 @@ from msgspec import Meta
 from nearcast.errors import TrustError
 from nearcast.trust.topic_pattern import check_pattern, matches
 
-__all__ = ["EVERYTHING", "NOTHING", "Action", "Rights", "refusal", "within"]
+__all__ = ["EVERYTHING", "NOTHING", "Action", "Rights", "may_use", "refusal", "within"]
 
 Action = Literal["publish", "subscribe"]
 
@@ -32,6 +32,8 @@ class Rights(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields
     """Most bytes of one publication."""
     topics: Annotated[int, Meta(ge=0, le=1_000_000)] = 0
     """Topics that it may bring into being."""
+    classes: Annotated[tuple[Annotated[str, Meta(max_length=31)], ...], Meta(max_length=16)] = ()
+    """Message classes that it may use besides those that are not urgent; ``*``: all."""
 
     def __post_init__(self) -> None:
         for pattern in (*self.publish, *self.subscribe):
@@ -39,7 +41,7 @@ class Rights(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields
 
 
 NOTHING = Rights()
-EVERYTHING = Rights(("#",), ("#",))
+EVERYTHING = Rights(("#",), ("#",), classes=("*",))
 
 
 def within(asked: Rights, granted: Rights) -> Rights:
@@ -56,13 +58,23 @@ def within(asked: Rights, granted: Rights) -> Rights:
             reason = refusal(granted, action, pattern)
             if reason is not None:
                 raise TrustError(f"{reason}: an enrolment token does not grant it")
+    for name in asked.classes:
+        if not may_use(granted, name):
+            raise TrustError(
+                f"no right to the class {name!r}: an enrolment token does not grant it"
+            )
     limits = {}
     for name in ("messages_per_s", "payload_bytes", "topics"):
         value, most = getattr(asked, name), getattr(granted, name)
         if most and value > most:
             raise TrustError(f"{name} {value:g}: an enrolment token grants {most:g}")
         limits[name] = value or most
-    return Rights(asked.publish, asked.subscribe, **limits)
+    return Rights(asked.publish, asked.subscribe, **limits, classes=asked.classes)
+
+
+def may_use(rights: Rights, message_class: str) -> bool:
+    """Tell whether a client may use a class that is urgent."""
+    return message_class in rights.classes or "*" in rights.classes
 
 
 def refusal(rights: Rights, action: Action, topic: str) -> str | None:

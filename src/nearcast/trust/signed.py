@@ -28,6 +28,7 @@ class Kind:
     CLIENT = "client"
     SERVER = "server"
     REVOCATIONS = "revocations"
+    REVOKED_SERVERS = "revoked servers"
     ORDERS = "orders"
 
 

@@ -14,6 +14,7 @@ from nearcast.trust.credentials import (
     Validity,
     read_body,
 )
+from nearcast.trust.flow_publishers import is_flow_publisher
 from nearcast.trust.revocations import Revocation, RevocationList
 from nearcast.trust.signed import Kind, key_id, read_signed, verify
 
@@ -25,6 +26,7 @@ _SIGNS: dict[str, Signs] = {
     Kind.CLIENT: "clients",
     Kind.ORDERS: "orders",
     Kind.REVOCATIONS: "revocations",
+    Kind.REVOKED_SERVERS: "revocations",
 }
 T = TypeVar("T", ClientCredential, ServerCredential)
 
@@ -45,6 +47,8 @@ class SiteTrust:
         """The same as it was signed."""
         self._signers: dict[bytes, ServerCredential] = {}
         """Servers that may sign, by the id of their signing key."""
+        self._signer_documents: dict[bytes, bytes] = {}
+        """Their credentials as the authority signed them."""
         self._least_serials: dict[tuple[str, str], int] = {}
         self._verified: OrderedDict[bytes, None] = OrderedDict()
         self._signed_s = 0
@@ -87,12 +91,22 @@ class SiteTrust:
     def vouched(self, data: bytes, now_s: float) -> ClientCredential:
         """Return the credential of a client that has proved to own its key to another server."""
         credential = read_body(self.open(Kind.CLIENT, data), ClientCredential)
+        if is_flow_publisher(credential.client):
+            raise TrustError(f"{credential.client!r} is no id of a client")
         return self._valid("client", credential.client, credential, now_s)
 
     def server(self, data: bytes, now_s: float) -> ServerCredential:
         """Return a server's credential; TrustError when it does not count."""
         credential = read_body(self.open(Kind.SERVER, data), ServerCredential)
         return self._valid("server", credential.server, credential, now_s)
+
+    def counts_as_server(self, data: bytes, now_s: float) -> bool:
+        """Tell whether a server's credential counts."""
+        try:
+            self.server(data, now_s)
+        except TrustError:
+            return False
+        return True
 
     def add_signer(self, data: bytes, now_s: float) -> ServerCredential:
         """Accept what a server signs, as far as its credential says; the manager's, say."""
@@ -102,7 +116,13 @@ class SiteTrust:
         known = self._signers.get(key_id(credential.signing_key))
         if known is None or known.serial < credential.serial:
             self._signers[key_id(credential.signing_key)] = credential
+            self._signer_documents[key_id(credential.signing_key)] = data
         return credential
+
+    def signer_of(self, data: bytes) -> tuple[ServerCredential | None, bytes]:
+        """Return the server that signed a document and its credential as signed; none: nobody's."""
+        name = read_signed(data).signer
+        return self._signers.get(name), self._signer_documents.get(name, b"")
 
     def revoke(self, data: bytes) -> tuple[Revocation, ...]:
         """Take a list of revocations; return its entries, none when it is not newer."""

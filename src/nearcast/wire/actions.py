@@ -12,6 +12,7 @@ from nearcast.trust.credentials import ClientCredential
 from nearcast.wire.messages import (
     CloseReason,
     Init,
+    Proof,
     RefuseReason,
     Report,
     Resume,
@@ -82,7 +83,7 @@ class Deliver(msgspec.Struct, frozen=True, gc=False):
     """A client sent this message; publications come as they are."""
 
     client: str
-    message: Report | Subscribe | Unsubscribe | Resume
+    message: Report | Subscribe | Unsubscribe | Resume | Proof
 
 
 class SessionClosed(msgspec.Struct, frozen=True, gc=False):

@@ -5,13 +5,22 @@ from __future__ import annotations
 from cryptography.exceptions import InvalidTag
 
 from nearcast.wire.codec import Refused
-from nearcast.wire.framing import HEADER_BYTES, SEALED_OVERHEAD, Header, Kind, write_header
+from nearcast.wire.framing import (
+    HEADER_BYTES,
+    SEALED_OVERHEAD,
+    URGENT_HEADER,
+    Header,
+    Kind,
+    write_header,
+)
 from nearcast.wire.noise import CipherState
 from nearcast.wire.replay_window import ReplayWindow
 
-__all__ = ["REPLAY_WINDOW", "Channel"]
+__all__ = ["RECEIPT_BITS", "REPLAY_WINDOW", "Channel"]
 
 _BODY = HEADER_BYTES + 8
+RECEIPT_BITS = 64
+"""Datagrams up to the highest one of which a receipt tells each."""
 REPLAY_WINDOW = 1_024
 """Counters up to the highest one that are told apart; receipts speak of no others."""
 _ZEROS = bytes(4)
@@ -25,6 +34,7 @@ class Channel:
         "_decrypt",
         "_encrypt",
         "_header",
+        "_urgent_header",
         "counter",
         "rekey_at",
         "window",
@@ -41,6 +51,7 @@ class Channel:
         self._encrypt = sender.encrypt
         self._decrypt = receiver.decrypt
         self._header = write_header(Header(Kind.SEALED, peer_index))
+        self._urgent_header = URGENT_HEADER + self._header[len(URGENT_HEADER) :]
         self._counter_limit = counter_limit
         self.counter = 0
         """Counter of the next datagram."""
@@ -62,6 +73,11 @@ class Channel:
     def seal(self, payload: bytes) -> bytes:
         """Return a datagram with this payload; the caller checks `is_exhausted` before."""
         return self.seal_as(self.take_counter(), payload)
+
+    def seal_urgent(self, payload: bytes) -> bytes:
+        """Return the same with the mark of urgent datagrams, which the seal covers."""
+        header, nonce = self._urgent_header, self.take_counter().to_bytes(12, "big")
+        return b"".join((header, nonce[4:], self._encrypt(nonce, payload, header)))
 
     def take_counter(self) -> int:
         """Return the counter of the next datagram, for `seal_as`; -1 when none is left."""

@@ -72,6 +72,8 @@ class ClientConnection:
         self.outbox = Outbox(context.settings, context.epochs, context.client)
         self.frames: list[bytes] = []
         """What goes out with the next datagram."""
+        self.urgent_frames: list[bytes] = []
+        """The same in datagrams that are marked as urgent."""
         self._unknown_at = float("-inf")
         """When the server last said that it does not know the session."""
 
@@ -85,6 +87,27 @@ class ClientConnection:
         return ClientHandshake(
             context.static_key, server, context.random_bytes, context.settings, now
         )
+
+    def leave(self, now: float) -> None:
+        """Go to another server at once: this one no longer counts."""
+        self.say_close(CloseReason.MOVED)
+        self.abandon()
+        context, left = self._context, self.server
+        others = [one for one in self._ways.servers if one != left]
+        if not others:
+            context.events.append(HomeUnreachable(left, 0))
+            return
+        counting = (one for one in others if context.servers.counts(one, now))
+        self.server, self.is_lost = next(counting, others[0]), True
+        self.connect(now)
+
+    def forget_revoked(self) -> None:
+        """End attempts to open a session with a server that was revoked."""
+        is_revoked = self._context.servers.is_revoked
+        if self.handshake is not None and is_revoked(self.handshake.home):
+            self.handshake = None
+        if self._detour is not None and is_revoked(self._detour.home):
+            self._detour = None
 
     def say_close(self, reason: CloseReason) -> None:
         """Tell the server that the session ends."""
@@ -127,7 +150,7 @@ class ClientConnection:
             context.random_bytes(1)[0] / 256,
         )
         context.epochs.issued = context.epochs.issued or acknowledge.epoch
-        self.frames = []
+        self.frames, self.urgent_frames = [], []
         self.outbox.restart()
         return True
 
@@ -248,6 +271,11 @@ class ClientConnection:
             frames.append(encode(context.report))
         frames.extend(requests)
         frames.extend(self.outbox.frames(now))
+        urgent = self.urgent_frames + self.outbox.urgent_frames
+        if urgent:
+            self.urgent_frames, self.outbox.urgent_frames = [], []
+            link.note_question(now)
+            context.outgoing.extend(link.seal(urgent, urgent=True))
         if not frames and link.take_probe(now):
             frames.append(_PROBE)
         if len(frames) > answers:

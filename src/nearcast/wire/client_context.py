@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from nearcast.wire.actions import ClientEvent, SendDatagram
 from nearcast.wire.epochs import Epochs
+from nearcast.wire.home_proof import Prover
 from nearcast.wire.messages import Init, Report
 from nearcast.wire.server_check import ServerCheck
 from nearcast.wire.settings import RandomBytes, WireSettings
@@ -28,6 +29,8 @@ class ClientContext:
     """Its id."""
     servers: ServerCheck = field(default_factory=lambda: ServerCheck(b""))
     """Decides which servers it is told of belong to its site."""
+    prover: Prover = field(init=False)
+    """Proves to other servers where its home is."""
     report: Report = field(default_factory=lambda: Report(0.0, 0.0))
     """What the next report says."""
     epochs: Epochs = field(default_factory=Epochs)
@@ -36,7 +39,10 @@ class ClientContext:
     outgoing: list[SendDatagram] = field(default_factory=list)
     events: list[ClientEvent] = field(default_factory=list)
 
-    def make_init(self, *, visits: bool) -> Init:
+    def __post_init__(self) -> None:
+        self.prover = Prover(self.static_key)
+
+    def make_init(self, *, visits: bool, asks: int = 0) -> Init:
         """Return what the next INIT says."""
         report = self.report
         return Init(
@@ -47,4 +53,5 @@ class ClientContext:
             speed_mps=report.speed_mps,
             credential=self.credential,
             visits=visits,
+            asks=asks,
         )

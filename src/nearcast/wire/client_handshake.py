@@ -6,7 +6,14 @@ from nearcast.wire.actions import Home, SendDatagram
 from nearcast.wire.backoff import next_wait_s
 from nearcast.wire.channel import Channel
 from nearcast.wire.codec import Refused, decode, encode
-from nearcast.wire.framing import HEADER_BYTES, MAC_BYTES, PROLOGUE, InitKeys, pad_init_payload
+from nearcast.wire.framing import (
+    HEADER_BYTES,
+    INIT_BYTES,
+    MAC_BYTES,
+    PROLOGUE,
+    InitKeys,
+    pad_init_payload,
+)
 from nearcast.wire.messages import Acknowledge, Init
 from nearcast.wire.noise import InitiatorHandshake, NoiseError
 from nearcast.wire.settings import RandomBytes, WireSettings
@@ -52,8 +59,9 @@ class ClientHandshake:
             prologue=PROLOGUE + cookie,
         )
         self.index = int.from_bytes(self._random_bytes(4), "big")
-        first = self._noise.write_first(pad_init_payload(encode(init)))
-        data = self._keys.write_init(self.index, first, cookie)
+        size = self._settings.datagram_limit if init.asks else INIT_BYTES
+        first = self._noise.write_first(pad_init_payload(encode(init), size))
+        data = self._keys.write_init(self.index, first, cookie, asks=init.asks > 0)
         self._mac1 = data[-2 * MAC_BYTES : -MAC_BYTES]
         settings = self._settings
         self._wait_s = next_wait_s(self._wait_s, settings.longest_retry_s, settings.first_retry_s)

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from nearcast.errors import ConfigError, WireError
 from nearcast.trust.topic_pattern import check_pattern
+from nearcast.wire.areas import heading_of
 from nearcast.wire.client_context import ClientContext
 from nearcast.wire.codec import encode
 from nearcast.wire.cursors import Cursors, SavedCursors
 from nearcast.wire.delivery_order import DeliveryOrder
+from nearcast.wire.envelope import open_envelope
 from nearcast.wire.framing import check_fits
 from nearcast.wire.inbox import Inbox
 from nearcast.wire.messages import Confirm, Gap, Subscribe
 from nearcast.wire.notification import Notification
 from nearcast.wire.subscriptions import Subscriptions
+from nearcast.wire.terms import NO_TERMS, Terms, check_terms
 
 __all__ = ["ClientHearing"]
 
@@ -26,15 +29,22 @@ class ClientHearing:
         self.cursors = Cursors(context.settings, cursors)
         self.order = DeliveryOrder(context.settings.order_wait_s, self._deliver)
         self._subscriptions = Subscriptions(context.settings)
+        self.now = 0.0
+        """The time of the last event."""
 
-    def want(self, topic: str, subscribed: bool) -> None:
+    def want(self, topic: str, subscribed: bool, terms: Terms = NO_TERMS) -> None:
         """Ask for the notifications of a topic or pattern, or for their end."""
         try:
             check_pattern(topic)
         except ConfigError as error:
             raise WireError(str(error)) from None
-        check_fits(len(encode(Subscribe(0, topic))), self._context.settings.datagram_limit)
-        self._subscriptions.want(topic, subscribed)
+        try:
+            check_terms(terms)
+        except WireError as error:
+            raise WireError(f"{topic}: {error}") from None
+        frame = encode(Subscribe(0xFFFFFFFF, topic, True, terms.where, terms.area, terms.follows))
+        check_fits(len(frame), self._context.settings.datagram_limit)
+        self._subscriptions.want(topic, subscribed, terms)
         if not subscribed:
             self.cursors.ended(topic)
             self.order.forget(topic)
@@ -68,6 +78,7 @@ class ClientHearing:
 
     def release(self, now: float) -> None:
         """Deliver what need not wait any more."""
+        self.now = now
         if self.cursors.released:
             released, self.cursors.released = self.cursors.released, []
             for one in released:
@@ -76,7 +87,21 @@ class ClientHearing:
             self.order.expire(now)
 
     def _deliver(self, notification: Notification) -> None:
-        self._context.events.append(notification)
+        reason = self._reason_against(notification) if notification.envelope else ""
+        if reason:
+            self._context.drops[reason] += 1
+        else:
+            self._context.events.append(notification)
+
+    def _reason_against(self, notification: Notification) -> str:
+        """Return why what has come is not delivered: its time has passed, or the client moved on."""
+        envelope, report = open_envelope(notification.envelope), self._context.report
+        if envelope.is_over(self.now):
+            return "expired"
+        heading_deg = heading_of(report.direction_deg, report.speed_mps)
+        if not envelope.selects(report.x_km, report.y_km, heading_deg, self.now):
+            return "outside_area"
+        return ""
 
     def next_due(self) -> float:
         """Return when there is something to ask, or to release, at the latest."""

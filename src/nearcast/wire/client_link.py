@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from nearcast.wire.actions import Home, SendDatagram
 from nearcast.wire.backoff import next_wait_s
-from nearcast.wire.channel import Channel
+from nearcast.wire.channel import RECEIPT_BITS, Channel
 from nearcast.wire.framing import (
     SEALED_OVERHEAD,
     UNKNOWN_BYTES,
@@ -25,10 +25,12 @@ __all__ = ["ClientLink"]
 _NEVER = float("inf")
 _PROBES = 6
 """Reports that are sent once more before a silent home counts as gone: losses happen."""
-_RECEIPTS_AT_ONCE = 96
-"""Datagrams that are confirmed without delay, a few more or less by client: well below what a
-server keeps unconfirmed."""
-_RECEIPT_BITS = (1 << 64) - 1
+_RECEIPTS_AT_ONCE = RECEIPT_BITS * 3 // 4
+"""Datagrams that are confirmed without delay, a few more or less by client: no more than a receipt
+can tell of when one before them was lost, and well below what a server keeps unconfirmed."""
+_GAP_WAIT_S = 0.02
+"""How long datagrams may overtake each other before one counts as lost."""
+_ALL_BITS = (1 << RECEIPT_BITS) - 1
 _REMEMBERED = 64
 """Datagrams that the server may answer by not knowing the session: the last ones."""
 
@@ -83,7 +85,11 @@ class ClientLink:
         window = self.channel.window
         highest = window.highest
         payload = self.channel.open(data)
-        self.is_newest = window.highest > highest
+        ahead = window.highest - highest
+        self.is_newest = ahead > 0
+        if ahead > 1:  # those between may only be late; else the server shall know soon
+            self._receipts += 1
+            self.receipt_due = min(self.receipt_due, now + _GAP_WAIT_S)
         self.last_heard, self._confirm_wait_s = now, None
         self._asked_at, self._probes = _NEVER, 0
         return payload
@@ -143,15 +149,16 @@ class ClientLink:
             return None
         self.receipt_due, self._receipts = _NEVER, 0
         window = self.channel.window
-        return Received(window.highest, window.bitmap & _RECEIPT_BITS, window.through + 1)
+        return Received(window.highest, window.bitmap & _ALL_BITS, window.through + 1)
 
-    def seal(self, frames: Iterable[bytes]) -> list[SendDatagram]:
+    def seal(self, frames: Iterable[bytes], *, urgent: bool = False) -> list[SendDatagram]:
         """Return the datagrams that hold these frames; fewer when the counters are used up."""
         sealed = []
+        seal = self.channel.seal_urgent if urgent else self.channel.seal
         for group in pack(frames, self._settings.datagram_limit - SEALED_OVERHEAD):
             if self.channel.is_exhausted:
                 break
-            data = self.channel.seal(b"".join(group))
+            data = seal(b"".join(group))
             self._last_sent.append(echoed_part(data))
             sealed.append(SendDatagram(self.home.address, data))
         return sealed

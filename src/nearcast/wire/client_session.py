@@ -10,7 +10,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
+from msgspec import structs
+
 from nearcast.errors import WireError
+from nearcast.trust.revoked_servers import SignedPage
 from nearcast.wire.actions import (
     ClientEvent,
     Connected,
@@ -23,6 +26,7 @@ from nearcast.wire.client_connection import ClientConnection
 from nearcast.wire.client_context import ClientContext
 from nearcast.wire.client_hearing import ClientHearing
 from nearcast.wire.client_link import ClientLink
+from nearcast.wire.client_trust import ClientTrust
 from nearcast.wire.client_visits import ClientVisits
 from nearcast.wire.codec import (
     Refused,
@@ -35,7 +39,7 @@ from nearcast.wire.codec import (
 from nearcast.wire.cursors import SavedCursors
 from nearcast.wire.echoes import Echoes
 from nearcast.wire.framing import Kind, check_fits, read_header
-from nearcast.wire.limits import check_payload
+from nearcast.wire.limits import check_payload, content_bytes
 from nearcast.wire.messages import (
     Close,
     CloseReason,
@@ -44,13 +48,16 @@ from nearcast.wire.messages import (
     Gap,
     Heartbeat,
     Message,
+    Prove,
     Redirect,
     Report,
+    Revoked,
     Route,
     Way,
 )
 from nearcast.wire.server_check import ServerCheck
 from nearcast.wire.settings import RandomBytes, WireSettings
+from nearcast.wire.terms import NO_TERMS, Terms
 from nearcast.wire.ways import Ways
 
 __all__ = ["ClientSession"]
@@ -76,6 +83,8 @@ class ClientSession:
     authority
         The public key of the site's authority: other servers that the home names need a credential
         of it. Without one the home is believed.
+    revoked
+        What an earlier client knew of servers that no longer count.
     """
 
     def __init__(
@@ -89,16 +98,17 @@ class ClientSession:
         servers: Sequence[Home] = (),
         cursors: SavedCursors | None = None,
         authority: bytes = b"",
+        revoked: Iterable[SignedPage] = (),
     ) -> None:
         self._settings = settings or WireSettings()
-        self._context = ClientContext(
-            static_key, random_bytes, self._settings, credential, client, ServerCheck(authority)
-        )
+        check, made = ServerCheck(authority, revoked), self._settings
+        self._context = ClientContext(static_key, random_bytes, made, credential, client, check)
         self.drops = self._context.drops
         """What was refused or not sent, by reason."""
-        self._ways = Ways((*servers, home))
+        self._ways = Ways((*servers, home), check.is_revoked)
         self._home = ClientConnection(self._context, home, ways=self._ways)
         self._visits = ClientVisits(self._context, self._home)
+        self._trust = ClientTrust(self._context, self._ways, self._home, self._visits)
         self._hearing = ClientHearing(self._context, cursors)
         self._once: Counter[str] = Counter()
         """Fire-and-forget publications so far, by topic."""
@@ -115,6 +125,11 @@ class ClientSession:
     def servers(self) -> tuple[Home, ...]:
         """Other ways into the site, as far as the client knows."""
         return tuple(server for server in self._ways.servers if server != self.home)
+
+    @property
+    def revoked(self) -> tuple[SignedPage, ...]:
+        """What it knows of servers that no longer count, for a later client."""
+        return self._context.servers.revoked
 
     @property
     def is_connected(self) -> bool:
@@ -134,13 +149,14 @@ class ClientSession:
     @property
     def cursors(self) -> SavedCursors:
         """How far this client has heard what it subscribes to, for a later one to go on."""
-        return self._hearing.cursors.saved
+        return structs.replace(self._hearing.cursors.saved, revoked=self.revoked)
 
     # Calls of the application
 
     def connect(self, now: float, home: Home | None = None) -> None:
         """Open a session with the home, or with a new one; a session at hand stays until then."""
         self._home.connect(now, home)
+        self._trust.leave_revoked(now)
         self._due = _AT_ONCE
 
     def report(self, report: Report) -> None:
@@ -163,6 +179,8 @@ class ClientSession:
         *,
         durable: bool = True,
         position: tuple[float, float] | None = None,
+        envelope: bytes = b"",
+        urgent: bool = False,
     ) -> int:
         """Publish; return the sequence. WireError when it is too large or too many are waiting.
 
@@ -173,26 +191,31 @@ class ClientSession:
         published_us = int(now * 1e6)
         connection = self._visits.connection_of(topic)
         if durable:
-            waiting = self.unacknowledged
-            if waiting >= self._settings.publish_limit:
-                raise WireError(
-                    f"{waiting} publications wait for their acknowledgement; publish later"
-                )
-            return connection.outbox.add(topic, payload, position, published_us)
+            if (waiting := self.unacknowledged) >= self._settings.publish_limit:
+                problem = f"{waiting} publications wait for their acknowledgement; publish later"
+                raise WireError(problem)
+            add = connection.outbox.add
+            return add(topic, payload, position, published_us, envelope, urgent=urgent)
         sequence = self._once[topic] + 1
-        head = encode_publish_head(topic, sequence, payload, position, published_us, durable=False)
-        check_payload(topic, len(payload), self._context.client, self._settings.datagram_limit)
+        head = encode_publish_head(
+            topic, sequence, payload, position, published_us, durable=False, envelope=envelope
+        )
+        size = content_bytes(payload, envelope)
+        check_payload(topic, size, self._context.client, self._settings.datagram_limit)
         self._once[topic] = sequence
-        if connection.link is not None:
-            tail = encode_publish_tail(self._context.epochs.of(topic), sequence)
-            connection.frames.append(join_publish(head, tail))
-        else:
+        if connection.link is None:
             self.drops["not_connected"] += 1
+            return sequence
+        tail = encode_publish_tail(self._context.epochs.of(topic), sequence)
+        (connection.urgent_frames if urgent else connection.frames).append(join_publish(head, tail))
         return sequence
 
-    def subscribe(self, topic: str) -> None:
-        """Ask for the notifications of a topic, in this session and the following ones."""
-        self._hearing.want(topic, True)
+    def subscribe(self, topic: str, terms: Terms = NO_TERMS) -> None:
+        """Ask for the notifications of a topic, in this session and the following ones.
+
+        With terms only for those that these let through; the last ones count.
+        """
+        self._hearing.want(topic, True, terms)
         self._due = _AT_ONCE
 
     def unsubscribe(self, topic: str) -> None:
@@ -216,11 +239,13 @@ class ClientSession:
         self._visits.close(CloseReason.DONE)
         self._home.say_close(CloseReason.DONE)
         self._home.abandon()
+        self._trust.stop()
 
     def abandon(self) -> None:
         """Forget the session without a word: somebody else has it."""
         self._visits.close(None)
         self._home.abandon()
+        self._trust.stop()
         self._context.outgoing.clear()
 
     # Datagrams in
@@ -251,10 +276,13 @@ class ClientSession:
                     self._on_sealed(one, one.link, data, now)
                     return
             raise Refused("unknown_session")
+        elif self._trust.waits_for(header):
+            self._trust.on_handshake(header, data, now)
         elif not home.waits_for(header):
             visits.on_handshake(header, data, now)
         elif home.on_handshake(header, data, now):
             visits.on_home()
+            self._trust.on_home(now)
             self._hearing.restart()
             self._context.events.append(Connected(self.home, self.epoch))
 
@@ -267,7 +295,7 @@ class ClientSession:
         arrived_us = round(now * 1e6)
         for message in decode_for_client(link.open(data, now)):
             if isinstance(message, tuple):
-                has_notifications = True
+                has_notifications, hearing.now = True, now
                 notification = inbox.accept(message, arrived_us)
                 if notification is not None and (
                     not notification.offset or cursors.note(notification, now)
@@ -276,7 +304,9 @@ class ClientSession:
                 continue
             self._due = _AT_ONCE
             try:
-                if connection is self._home:
+                if isinstance(message, Revoked):
+                    self._trust.on_revoked(message, now)
+                elif connection is self._home:
                     self._on_message(message, now)
                 else:
                     self._visits.on_message(connection, message, now)
@@ -308,6 +338,10 @@ class ClientSession:
                 server = self._context.servers.server(message, now)
                 if not self._ways.learn(message, server):
                     raise Refused("unusable_way")
+                self._trust.note_credential(server)
+            case Prove():
+                proof = self._context.prover.answer(message, self.home.server_key, now)
+                self._home.frames.append(encode(proof))
             case Route():
                 self._visits.follow(message, now)
             case Redirect():
@@ -347,6 +381,7 @@ class ClientSession:
             if home.link is not None:
                 home.send(now, self._hearing.requests(now))
             self._visits.poll(now)
+            self._trust.poll(now)
             self._hearing.cursors.expire(now)
             self._due = self._next_due()
         self._hearing.release(now)
@@ -361,5 +396,5 @@ class ClientSession:
         return _AT_ONCE if has_more else min(self._due, hearing.order.due)
 
     def _next_due(self) -> float:
-        due = min(self._home.next_due(), self._visits.next_due())
+        due = min(self._home.next_due(), self._visits.next_due(), self._trust.next_due())
         return due if self._home.link is None else min(due, self._hearing.next_due())

@@ -85,6 +85,13 @@ class ClientVisits:
         if visit.connection.link is not None:
             self._home.outbox.move(topic, visit.connection.outbox)
 
+    def leave_revoked(self) -> None:
+        """End visits to servers that were revoked: their topics go through the home."""
+        for visit in list(self._visits.values()):
+            if self._context.servers.is_revoked(visit.connection.server):
+                for topic in list(visit.topics):
+                    self._leave(topic)
+
     def on_home(self) -> None:
         """End a visit to the server that is the home now."""
         visit = self._visits.get(self._home.server)

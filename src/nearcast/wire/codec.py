@@ -80,6 +80,8 @@ def check_topic(topic: str) -> str | None:
         return f"the topic has more than {_TOPIC_BYTES} bytes"
     if topic.count("/") >= _TOPIC_LEVELS:
         return f"the topic has more than {_TOPIC_LEVELS} levels"
+    if topic[0] == "\0":
+        return "the topic begins with a zero byte"  # servers keep what is theirs under such names
     return None
 
 
@@ -145,6 +147,9 @@ _KINDS = tuple(
         19: messages.Refuse,
         GAP: messages.Gap,
         21: messages.Resume,
+        22: messages.Prove,
+        23: messages.Proof,
+        24: messages.Revoked,
     }.items()
 )
 _BY_NUMBER = {kind.number: kind for kind in _KINDS}
@@ -180,6 +185,7 @@ def encode_publish_head(
     published_us: int,
     *,
     durable: bool,
+    envelope: bytes = b"",
 ) -> bytes:
     """Return what stays the same in a Publish however often it is sent; WireError as `encode`."""
     try:
@@ -192,6 +198,7 @@ def encode_publish_head(
             durable=durable,
             payload=payload,
             published_us=published_us,
+            envelope=envelope,
         )
         if position is not None:
             head.has_position = True

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
+from nearcast.trust.revoked_servers import SignedPage
 from nearcast.trust.topic_pattern import matches
 from nearcast.wire.actions import Missed
 from nearcast.wire.backoff import next_wait_s
@@ -52,6 +53,8 @@ class SavedCursors(msgspec.Struct, frozen=True):
     subscriptions: tuple[str, ...] = ()
     """What was subscribed to: brokers that came later are heard from their beginning."""
     cursors: tuple[SavedCursor, ...] = ()
+    revoked: tuple[SignedPage, ...] = ()
+    """What the client knew of servers that no longer count."""
 
 
 @dataclass(slots=True)

@@ -20,7 +20,9 @@ __all__ = [
     "PROLOGUE",
     "SEALED_HEADER",
     "SEALED_OVERHEAD",
+    "SESSION_HEADERS",
     "UNKNOWN_BYTES",
+    "URGENT_HEADER",
     "FirstWord",
     "Header",
     "InitKeys",
@@ -39,6 +41,7 @@ __all__ = [
 PROLOGUE = b"nearcast wire 1"
 _VERSION = 1
 _HEADER = Struct(">HI")
+_QUESTION = Struct(">II")
 HEADER_BYTES = _HEADER.size
 INIT_BYTES = 256
 """Least size of an INIT; no answer to it is larger."""
@@ -59,6 +62,10 @@ class Kind(IntEnum):
     COOKIE = 3
     SEALED = 4
     UNKNOWN = 5
+    QUESTION = 6
+    """Which servers were revoked? From a client that has met the server before."""
+    OPINION = 7
+    """A page of the signed list, or nothing: the answer to a question."""
 
 
 class Header(NamedTuple):
@@ -75,6 +82,9 @@ _KIND_OF_FIRST_BYTES = {_VERSION << 12 | kind << 8: kind for kind in Kind}
 
 SEALED_HEADER = bytes((_VERSION << 4 | Kind.SEALED, 0))
 """How a sealed datagram begins; the session index of its receiver follows."""
+URGENT_HEADER = bytes((_VERSION << 4 | Kind.SEALED, 1))
+"""The same of one that is marked as urgent: servers read it before others."""
+SESSION_HEADERS = frozenset((SEALED_HEADER, URGENT_HEADER))
 
 
 _UNKNOWN_HEADER = bytes((_VERSION << 4 | Kind.UNKNOWN, 0))
@@ -124,9 +134,9 @@ def check_credential_fits(credential_bytes: int, datagram_limit: int) -> None:
         raise WireError(f"a credential of {credential_bytes} bytes exceeds the limit of {room}")
 
 
-def pad_init_payload(payload: bytes) -> bytes:
-    """Return the payload, padded with zeros to the least size of an INIT."""
-    return payload.ljust(INIT_BYTES - _INIT_OVERHEAD, b"\0")
+def pad_init_payload(payload: bytes, init_bytes: int = INIT_BYTES) -> bytes:
+    """Return the payload, padded with zeros to an INIT of this size, the least one there is."""
+    return payload.ljust(init_bytes - _INIT_OVERHEAD, b"\0")
 
 
 def mac2_of(cookie: bytes, covered: bytes) -> bytes:
@@ -147,11 +157,25 @@ class InitKeys:
         cookie_key = hashlib.blake2b(b"nearcast cookie" + server_static, digest_size=32).digest()
         self._cookie = CipherState(cookie_key)
 
-    def write_init(self, sender: int, noise: bytes, cookie: bytes = b"") -> bytes:
+    def write_init(
+        self, sender: int, noise: bytes, cookie: bytes = b"", *, asks: bool = False
+    ) -> bytes:
         """Return an INIT datagram around the first message of the handshake."""
-        head = write_header(Header(Kind.INIT, 0)) + sender.to_bytes(4, "big") + noise
+        head = write_header(Header(Kind.INIT, asks)) + sender.to_bytes(4, "big") + noise
         head += self.mac1(head)
         return head + (mac2_of(cookie, head) if cookie else bytes(MAC_BYTES))
+
+    def write_question(self, sender: int, page: int, size_bytes: int) -> bytes:
+        """Return a QUESTION of this size: its answer is not larger."""
+        head = write_header(Header(Kind.QUESTION, 0)) + _QUESTION.pack(sender, page)
+        head = head.ljust(size_bytes - 2 * MAC_BYTES, b"\0")
+        return head + self.mac1(head) + bytes(MAC_BYTES)
+
+    def read_question(self, data: bytes) -> tuple[int, int]:
+        """Return who asks and for which page; refuses what INITs are refused for, too."""
+        self.check_mac1(data)
+        sender, page = _QUESTION.unpack_from(data, HEADER_BYTES)
+        return sender, page
 
     def mac1(self, covered: bytes) -> bytes:
         """Return the MAC over all of an INIT that precedes it."""

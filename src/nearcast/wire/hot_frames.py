@@ -83,6 +83,7 @@ def decode_publication(body: bytes, publisher: str, received_us: int) -> Publica
         _DIRECT if parsed.durable else _ONCE,
         oldest,
         received_us,
+        envelope=parsed.envelope,
     )
 
 
@@ -113,6 +114,7 @@ def encode_notify(notify: Notify) -> bytes:
             broker=notify.broker,
             offset=notify.offset,
             previous=notify.previous,
+            envelope=notify.envelope,
         ).SerializeToString()
     except (ValueError, TypeError) as error:
         raise WireError(f"Notify: {error}") from None

@@ -48,15 +48,23 @@ class TokenBuckets:
     def __len__(self) -> int:
         return len(self._levels)
 
-    def take(self, name: str, now: float) -> bool:
-        """Take one token; False when the bucket is empty."""
-        level, since = self._levels.pop(name, (self._burst, now))
-        level = min(self._burst, level + max(0.0, now - since) * self._rate_per_s)
+    def has(self, name: str, now: float) -> bool:
+        """Tell whether there is a token, without taking it."""
+        return self._level(name, now) >= 1.0
+
+    def take(self, name: str, now: float, tokens: float = 1.0) -> bool:
+        """Take tokens; False when there is not even one. What is taken beyond is owed."""
+        level = self._level(name, now)
+        self._levels.pop(name, None)
         granted = level >= 1.0
-        self._levels[name] = (level - 1.0 if granted else level, now)
+        self._levels[name] = (level - tokens if granted else level, now)
         if len(self._levels) > self._limit:
             self._levels.popitem(last=False)
         return granted
+
+    def _level(self, name: str, now: float) -> float:
+        level, since = self._levels.get(name, (self._burst, now))
+        return min(self._burst, level + max(0.0, now - since) * self._rate_per_s)
 
 
 class CookieJar:

@@ -10,7 +10,7 @@ from nearcast.errors import WireError
 from nearcast.wire.codec import FRAME_BYTES
 from nearcast.wire.framing import SEALED_OVERHEAD
 
-__all__ = ["BROKER_ID_BYTES", "check_payload", "payload_limit", "payload_room"]
+__all__ = ["BROKER_ID_BYTES", "check_payload", "content_bytes", "payload_limit", "payload_room"]
 
 BROKER_ID_BYTES = 64
 """Most bytes of a server's id."""
@@ -30,7 +30,9 @@ _NOTIFY_BYTES = (
     + _TEXT + BROKER_ID_BYTES
     + 2 * _NUMBER  # offset, previous
 )  # fmt: skip
-"""Most bytes of a Notify frame beside its topic, publisher and payload."""
+"""Most bytes of a Notify frame beside its topic, publisher, payload and envelope."""
+_ENVELOPE_BYTES = 2 + 3
+"""Tag and length of an envelope."""
 
 
 def payload_room(publisher: str, datagram_limit: int) -> int:
@@ -41,6 +43,11 @@ def payload_room(publisher: str, datagram_limit: int) -> int:
 def payload_limit(topic: str, publisher: str, datagram_limit: int) -> int:
     """Return how many bytes a payload may have; none below 0."""
     return payload_room(publisher, datagram_limit) - len(topic.encode())
+
+
+def content_bytes(payload: bytes, envelope: bytes) -> int:
+    """Return how many bytes count as payload."""
+    return len(payload) + len(envelope) + _ENVELOPE_BYTES if envelope else len(payload)
 
 
 def check_payload(topic: str, payload_bytes: int, publisher: str, datagram_limit: int) -> None:

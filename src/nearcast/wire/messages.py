@@ -21,6 +21,8 @@ __all__ = [
     "Nack",
     "Notify",
     "NotifyFields",
+    "Proof",
+    "Prove",
     "Publish",
     "Published",
     "Received",
@@ -29,6 +31,7 @@ __all__ = [
     "RefuseReason",
     "Report",
     "Resume",
+    "Revoked",
     "Route",
     "Subscribe",
     "Unsubscribe",
@@ -54,6 +57,8 @@ class CloseReason(IntEnum):
     """Nothing was heard for three report intervals. Never sent: the other side is away."""
     EXPIRED = 6
     """The client's credential, by this server's clock; others may see it otherwise."""
+    UNTRUSTED = 7
+    """The server's credential was revoked or has ended. Never sent: the client leaves."""
 
 
 class RefuseReason(IntEnum):
@@ -74,6 +79,10 @@ class RefuseReason(IntEnum):
     """The topic's broker remembers as many publishers as it may."""
     NO_SECOND_SERVER = 7
     """It is durable on one server, and on no second one in time, as its topic wants it."""
+    BAD_ENVELOPE = 8
+    """Its attributes are not as they have to be."""
+    CLASS_NOT_ALLOWED = 9
+    """The client has no right to use its class, or the server has none of that name."""
 
 
 class Init(msgspec.Struct, frozen=True, gc=False):
@@ -88,6 +97,8 @@ class Init(msgspec.Struct, frozen=True, gc=False):
     """Signed by the site's authority; see `trust.credentials`."""
     visits: bool = False
     """Whether it only publishes here, while its home is another server."""
+    asks: int = 0
+    """Above 0: it wants no session, but this page of the list of revoked servers."""
 
 
 class Acknowledge(msgspec.Struct, frozen=True, gc=False):
@@ -96,6 +107,9 @@ class Acknowledge(msgspec.Struct, frozen=True, gc=False):
     session: int
     report_interval_s: float
     epoch: int
+    revoked: bytes = b""
+    """To a client that asks: as in Revoked."""
+    signer: bytes = b""
 
 
 class Heartbeat(msgspec.Struct, frozen=True, gc=False):
@@ -131,6 +145,7 @@ class Publish(msgspec.Struct, frozen=True, gc=False):
     x_km: float = 0.0
     y_km: float = 0.0
     published_us: int = 0
+    envelope: bytes = b""
 
 
 class Published(msgspec.Struct, frozen=True, gc=False):
@@ -166,6 +181,12 @@ class Subscribe(msgspec.Struct, frozen=True, gc=False):
     topic: str
     resumes: bool = False
     """Whether the client had the subscription before, and wants to hear what it missed."""
+    where: str = ""
+    """A filter for the messages that it wants; empty: all."""
+    area: str = ""
+    """Where they have to happen; empty: anywhere."""
+    follows: bool = False
+    """Whether the area moves with the client."""
 
 
 class Unsubscribe(msgspec.Struct, frozen=True, gc=False):
@@ -204,9 +225,12 @@ class Notify(msgspec.Struct, frozen=True, gc=False):
     offset: int = 0
     previous: int = 0
     """The last sequence before that all subscribers were told of; 0: nobody knows."""
+    envelope: bytes = b""
 
 
-NotifyFields = tuple[str, str, int, int, bool, int, bytes, int, int, int, int, int, str, int, int]
+NotifyFields = tuple[
+    str, str, int, int, bool, int, bytes, int, int, int, int, int, str, int, int, bytes
+]
 """The fields of a Notify in their order, for who makes another object of them."""
 
 
@@ -294,6 +318,29 @@ class Refuse(msgspec.Struct, frozen=True, gc=False):
     reason: int
 
 
+class Prove(msgspec.Struct, frozen=True, gc=False):
+    """Prove to the owner of a key that this server is your home."""
+
+    server_key: bytes
+    nonce: bytes
+
+
+class Proof(msgspec.Struct, frozen=True, gc=False):
+    """The answer to a Prove; see `home_proof`."""
+
+    server_key: bytes
+    nonce: bytes
+    tag: bytes
+
+
+class Revoked(msgspec.Struct, frozen=True, gc=False):
+    """One page of the list of servers that no longer count; see `trust.revocations`."""
+
+    document: bytes
+    signer: bytes = b""
+    """The credential of the server that signed it; empty: the authority did."""
+
+
 Message = (
     Init
     | Acknowledge
@@ -316,4 +363,7 @@ Message = (
     | Refuse
     | Gap
     | Resume
+    | Prove
+    | Proof
+    | Revoked
 )

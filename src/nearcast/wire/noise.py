@@ -31,6 +31,8 @@ __all__ = [
 
 KEY_BYTES = 32
 TAG_BYTES = 16
+_STATIC_END = KEY_BYTES + KEY_BYTES + TAG_BYTES
+"""Where the sealed static key of message 1 ends."""
 _HASH_BYTES = 64
 _PROTOCOL_NAME = b"Noise_IK_25519_AESGCM_BLAKE2b"
 
@@ -171,22 +173,27 @@ class ResponderHandshake:
         self.initiator_ephemeral = b""
         """The key that the initiator made for this handshake alone."""
         self.initiator_static = b""
-        """Who the initiator is; proved once message 1 has been read."""
+        """Who the initiator says it is; proved once message 1 has been read."""
 
     def read_first(self, message: bytes) -> bytes:
         """Return the payload of message 1."""
-        sealed_static = KEY_BYTES + TAG_BYTES
-        if len(message) < KEY_BYTES + sealed_static + TAG_BYTES:
+        self.read_static(message)
+        return self.read_payload(message)
+
+    def read_static(self, message: bytes) -> None:
+        """Read who the initiator says it is: half the cost of message 1, and no proof."""
+        if len(message) < _STATIC_END + TAG_BYTES:
             raise NoiseError("message 1 is too short")
         self.initiator_ephemeral = message[:KEY_BYTES]
         state = self._state
         state.mix_hash(self.initiator_ephemeral)
         state.mix_key(self._static, self.initiator_ephemeral)
-        static = state.decrypt_and_hash(message[KEY_BYTES : KEY_BYTES + sealed_static])
-        state.mix_key(self._static, static)
-        payload = state.decrypt_and_hash(message[KEY_BYTES + sealed_static :])
-        self.initiator_static = static
-        return payload
+        self.initiator_static = state.decrypt_and_hash(message[KEY_BYTES:_STATIC_END])
+
+    def read_payload(self, message: bytes) -> bytes:
+        """Return the payload after `read_static`: who could seal it has the initiator's key."""
+        self._state.mix_key(self._static, self.initiator_static)
+        return self._state.decrypt_and_hash(message[_STATIC_END:])
 
     def write_second(self, payload: bytes, *, ephemeral: bytes) -> bytes:
         """Return message 2."""

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
+
+from nearcast.wire.envelope import open_envelope
 
 __all__ = ["Notification"]
 
@@ -37,13 +40,26 @@ class Notification(msgspec.Struct, frozen=True, gc=False):
     offset: int = 0
     """Its number there: rises with the publications of the topic that the broker processed."""
     previous: int = 0
-    """The last sequence before that all subscribers were told of; 0: nobody knows."""
+    """The last sequence before that all subscribers were told of, or that matched this one's
+    filter; 0: nobody knows."""
+    envelope: bytes = b""
+    """What the message says of itself, encoded: see `attributes`."""
     arrived_us: int = 0
     """When it arrived here, by the clock of this process."""
     is_copy: bool = False
     """It was sent before and is too old to know whether it was delivered."""
     is_late: bool = False
     """A later one of its publisher and topic was delivered before."""
+
+    @property
+    def attributes(self) -> Mapping[str, str | bool | int | float]:
+        """Names and values that its publisher, or the topic's processor, gave it."""
+        return open_envelope(self.envelope).attributes
+
+    @property
+    def message_class(self) -> str:
+        """The class that its publisher gave it; empty: none."""
+        return open_envelope(self.envelope).message_class
 
     @property
     def text(self) -> str:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from nearcast.wire.backoff import next_wait_s
 from nearcast.wire.codec import encode_publish_head, encode_publish_tail, join_publish
 from nearcast.wire.epochs import Epochs
-from nearcast.wire.limits import check_payload
+from nearcast.wire.limits import check_payload, content_bytes
 from nearcast.wire.round_trip import RoundTrip
 from nearcast.wire.settings import WireSettings
 
@@ -45,6 +45,8 @@ class _Stream:
     paused_until: float = _AT_ONCE
     repeat_due: float = _NEVER
     """Nothing has to be repeated before."""
+    urgent_through: int = 0
+    """The last sequence of an urgent publication: what is before it has to arrive first."""
 
 
 class Outbox:
@@ -61,6 +63,8 @@ class Outbox:
         """No stream has something to repeat, or its pause ends, before."""
         self._size = 0
         self._paused_until = _AT_ONCE
+        self.urgent_frames: list[bytes] = []
+        """What `frames` found to be sent in datagrams that are marked as urgent."""
         self.round_trip = RoundTrip(settings)
 
     def __len__(self) -> int:
@@ -72,13 +76,21 @@ class Outbox:
         payload: bytes,
         position: tuple[float, float] | None,
         published_us: int,
+        envelope: bytes = b"",
+        *,
+        urgent: bool = False,
     ) -> int:
         """Keep a publication; return its sequence. WireError when it is too large."""
         stream = self._streams.get(topic) or _Stream()
         sequence = stream.next_sequence
-        head = encode_publish_head(topic, sequence, payload, position, published_us, durable=True)
-        check_payload(topic, len(payload), self._publisher, self._settings.datagram_limit)
+        head = encode_publish_head(
+            topic, sequence, payload, position, published_us, durable=True, envelope=envelope
+        )
+        size = content_bytes(payload, envelope)
+        check_payload(topic, size, self._publisher, self._settings.datagram_limit)
         stream.next_sequence += 1
+        if urgent:
+            stream.urgent_through = sequence
         stream.pending[sequence] = _Pending(head)
         self._streams[topic] = self._active[topic] = self._fresh[topic] = stream
         self._size += 1
@@ -95,7 +107,9 @@ class Outbox:
         for topic, stream in streams.items():
             due = stream.paused_until
             if due <= now:
-                self._send(stream, now, self._epochs.of(topic), frames)
+                is_urgent = stream.urgent_through >= stream.oldest
+                some = self.urgent_frames if is_urgent else frames
+                self._send(stream, now, self._epochs.of(topic), some)
                 due = stream.repeat_due
             self._repeat_due = min(self._repeat_due, due)
         self._fresh.clear()

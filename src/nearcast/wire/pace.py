@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Collection
 
 __all__ = ["MUTE_S", "Pace", "Paces"]
 
@@ -11,6 +12,10 @@ MUTE_S = 1.0
 _UNITS_PER_MESSAGE = 4.0
 """A datagram costs one unit and each message in it another: twice the allowed rate is let through,
 so that clients are told to wait long before they are muted."""
+_URGENT_PER_S = 200.0
+"""Marked datagrams that a client may send, if it may use classes that are urgent."""
+_FALSE_URGENT_PER_S = 10.0
+"""The same if it may not: each is read before those of others, to be refused."""
 _LEAST_MESSAGES_PER_S = 250.0
 """Receipts and reports come also from clients that may hardly publish."""
 
@@ -24,6 +29,11 @@ class Pace:
         self._units_per_s = self.credit = units_per_s
         self._since = now
         self.muted_until = float("-inf")
+
+    def spend_urgent(self, classes: Collection[str]) -> None:
+        """Count a marked datagram of a client that may use some urgent classes, or none."""
+        per_s = _URGENT_PER_S if classes else _FALSE_URGENT_PER_S
+        self.credit -= self._units_per_s / per_s
 
     def refill(self, now: float) -> bool:
         """Add what the time allows, after `credit` fell below 0; False: it is muted from now."""

@@ -20,6 +20,9 @@ AS_IT_IS = b"\x01"
 
 # origin, length of the publisher's id, epoch, sequence, published, received, x, y
 _FIXED = Struct("<BHQQQQdd")
+_ENVELOPED = 0x80
+"""Bit of the origin: an envelope, after its length, stands between publisher and payload."""
+_LENGTH = Struct("<H")
 _LARGEST = 1 << 63
 _pack, _unpack_from, _SIZE = _FIXED.pack, _FIXED.unpack_from, _FIXED.size
 
@@ -68,6 +71,10 @@ class Publication(msgspec.Struct, gc=False, eq=False):
     """Counts what this broker processed of the topic; 0 when it is not counted."""
     notices: bytes = NO_NOTICES
     """What notifications it caused here, encoded."""
+    envelope: bytes = b""
+    """What it says of itself, see `wire.envelope`; empty: nothing."""
+    urgency: int = 0
+    """Of its class, as this server decided: what is more urgent overtakes the rest."""
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Publication) and (
@@ -89,11 +96,11 @@ class Publication(msgspec.Struct, gc=False, eq=False):
     def record(self) -> bytes:
         """Return its bytes, made at the first call."""
         if not self.encoded:
-            publisher = self.publisher.encode()
+            publisher, envelope = self.publisher.encode(), self.envelope
             self.encoded = b"".join(
                 (
                     _pack(
-                        self.origin,
+                        self.origin | _ENVELOPED if envelope else self.origin,
                         len(publisher),
                         self.epoch,
                         self.sequence,
@@ -103,6 +110,7 @@ class Publication(msgspec.Struct, gc=False, eq=False):
                         self.y_km,
                     ),
                     publisher,
+                    _LENGTH.pack(len(envelope)) + envelope if envelope else b"",
                     self.payload,
                 )
             )
@@ -126,14 +134,22 @@ def decode_record(topic: str, record: bytes, origin: Origin | None = None) -> Pu
         said, length, epoch, sequence, published, received, x, y = _unpack_from(record)
     except error as problem:
         raise ValueError(f"{len(record)} bytes are not a record") from problem
-    start = _SIZE + length
-    if len(record) < start or said >= len(_ORIGINS):
+    end = start = _SIZE + length
+    envelope, mark = b"", said & _ENVELOPED
+    if mark:
+        said -= mark
+        if len(record) >= start + _LENGTH.size:
+            end = start + _LENGTH.size + _LENGTH.unpack_from(record, start)[0]
+            envelope = record[start + _LENGTH.size : end]
+        if not envelope:
+            raise ValueError("a record has no envelope where it says so")
+    if len(record) < end or said >= len(_ORIGINS):
         raise ValueError("a record is cut short or of an unknown origin")
     if published >= _LARGEST or received >= _LARGEST:
         raise ValueError("a record has a time out of range")
     if origin is not None and origin != said:
         said = origin
-        record = bytes((origin,)) + record[1:]
+        record = bytes((origin | mark,)) + record[1:]
     return Publication(
         topic,
         record[_SIZE:start].decode(),
@@ -143,7 +159,8 @@ def decode_record(topic: str, record: bytes, origin: Origin | None = None) -> Pu
         received,
         x,
         y,
-        record[start:],
+        record[end:],
         _ORIGINS[said],
         encoded=record,
+        envelope=envelope,
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from nearcast.wire.codec import COPY, FRAME_BYTES, FRAME_LIMIT, Refused, decode_body
 from nearcast.wire.hot_frames import PUBLISH, RECEIVED, decode_publication, decode_received
+from nearcast.wire.limits import content_bytes
 from nearcast.wire.messages import Message, Refuse, RefuseReason
 from nearcast.wire.publication import Origin, Publication
 
@@ -53,7 +54,7 @@ def split_too_large(
     for one in contents:
         if isinstance(one, Publication):
             topic = one.topic
-            if len(topic.encode()) + len(one.payload) > payload_room:
+            if len(topic.encode()) + content_bytes(one.payload, one.envelope) > payload_room:
                 durable, reason = one.origin is not Origin.ONCE, RefuseReason.TOO_LARGE
                 refused.append(Refuse(topic, one.epoch, one.sequence, durable, reason))
                 continue

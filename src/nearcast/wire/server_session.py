@@ -11,7 +11,7 @@ import msgspec
 from nearcast.trust.credentials import ClientCredential
 from nearcast.wire.actions import Datagram, SendDatagram, SessionOpened
 from nearcast.wire.backoff import next_wait_s
-from nearcast.wire.channel import REPLAY_WINDOW, Channel
+from nearcast.wire.channel import RECEIPT_BITS, REPLAY_WINDOW, Channel
 from nearcast.wire.codec import COPY, GAP, encode, mark_copy
 from nearcast.wire.framing import SEALED_OVERHEAD, pack
 from nearcast.wire.hot_frames import NOTIFY, published_frame
@@ -129,6 +129,7 @@ class ServerSession:
         "payload_room",
         "redirect",
         "room",
+        "urgent",
         "waits_since",
     )
 
@@ -178,6 +179,8 @@ class ServerSession:
         """No datagram up to this size holds a publication that is too large to be notified."""
         self.frames: list[bytes] = []
         """What the next flushes send; none is larger than `room`."""
+        self.urgent = 0
+        """How many of them, the first ones, are urgent."""
         self.waits_since: float | None = None
         """Since when some of them wait, because as many datagrams as may be are unconfirmed."""
         self._flights: dict[int, Flight] = {}
@@ -187,6 +190,11 @@ class ServerSession:
     def queue(self, frame: bytes) -> None:
         """Put a frame, no larger than `room`, into the next datagram."""
         self.frames.append(frame)
+
+    def queue_urgent(self, frame: bytes) -> None:
+        """Put a notification behind other urgent ones, and before the rest."""
+        self.frames.insert(self.urgent, frame)
+        self.urgent += 1
 
     def queue_acknowledgement(self, topic: str, epoch: int, up_to: int, level: int) -> None:
         """Put an acknowledgement into the next datagram: the last one per topic says it all."""
@@ -200,12 +208,17 @@ class ServerSession:
         return len(self.frames) < _WAITING_LIMIT // 2
 
     def _drop_oldest(self) -> None:
-        dropped = self.frames[:-_WAITING_LIMIT]
-        self.notifications_dropped += sum(map(_is_notification, dropped))
-        del self.frames[:-_WAITING_LIMIT]
+        start = min(self.urgent, _WAITING_LIMIT)
+        end = start + max(0, len(self.frames) - _WAITING_LIMIT)
+        self.notifications_dropped += sum(map(_is_notification, self.frames[start:end]))
+        del self.frames[start:end]
+        self.urgent = start
 
     def _take_some(self, room: int) -> list[bytes]:
         """Take so many notifications; what says how far these are waits with the others."""
+        urgent, self.urgent = self.urgent, 0
+        if 0 < urgent <= room + self._settings.notification_limit:  # these do not wait for room
+            room = max(room, urgent)
         taken, waiting = list[bytes](), list[bytes]()
         for frame in self.frames:
             is_told = frame[0] & ~COPY in _TOLD
@@ -229,7 +242,7 @@ class ServerSession:
             frames = self._take_some(room)
             self.waits_since = now if self.waits_since is None else self.waits_since
         else:
-            self.frames, self.waits_since = [], None
+            self.frames, self.waits_since, self.urgent = [], None, 0
         if self._acks:
             frames[:0] = [published_frame(topic, *ack) for topic, ack in self._acks.items()]
             self._acks = {}
@@ -258,15 +271,24 @@ class ServerSession:
         sent = [mark_copy(frame) for flight in self._flights.values() for frame in flight.frames]
         return sent + [frame for frame in self.frames if _is_notification(frame)]
 
-    def on_received(self, highest: int, bitmap: int, all_below: int) -> None:
-        """Forget the notifications that arrived; see `Received`."""
+    def on_received(self, highest: int, bitmap: int, all_below: int) -> bool:
+        """Forget the notifications that arrived; see `Received`. Tell whether some are missing.
+
+        What was sent before something that arrived, and is within the bitmap, is missing and due
+        again at once: but only once, or a client could have it sent to itself as often as it
+        says so.
+        """
         flights, first = self._flights, highest - REPLAY_WINDOW + 1
+        wait_s, is_missing = self._settings.notification_retry_s, False
         for counter in list(flights):
             if counter > highest:
                 break
             age = highest - counter
-            if first <= counter < all_below or (age < 64 and bitmap >> age & 1):
+            if first <= counter < all_below or (age < RECEIPT_BITS and bitmap >> age & 1):
                 del flights[counter]
+            elif age < RECEIPT_BITS and (flight := flights[counter]).wait_s <= wait_s:
+                flights[counter], is_missing = flight._replace(due=float("-inf")), True
+        return is_missing
 
     @property
     def awaits_receipts(self) -> bool:
@@ -315,7 +337,9 @@ class ServerSession:
             if is_due and self.address is not None and not self.channel.is_exhausted:
                 del self._flights[counter]
                 before_s = 0.0 if moved else flight.wait_s
-                wait_s = next_wait_s(before_s, settings.longest_retry_s, settings.first_retry_s)
+                wait_s = next_wait_s(
+                    before_s, settings.longest_retry_s, settings.notification_retry_s
+                )
                 copies = [mark_copy(frame) for frame in flight.frames]
                 again = Flight(flight.frames, now + wait_s, wait_s, flight.since)
                 self.send([Packet(b"".join(copies), again)], sent)

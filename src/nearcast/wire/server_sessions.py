@@ -20,7 +20,7 @@ from nearcast.wire.actions import (
     SessionClosed,
 )
 from nearcast.wire.codec import FRAME_LIMIT, Refused, encode
-from nearcast.wire.framing import SEALED_HEADER, SEALED_OVERHEAD, Kind, read_header
+from nearcast.wire.framing import SEALED_OVERHEAD, SESSION_HEADERS
 from nearcast.wire.handshake_gate import Admit, HandshakeGate
 from nearcast.wire.messages import (
     TOKEN_BYTES,
@@ -33,6 +33,7 @@ from nearcast.wire.messages import (
     Message,
     Nack,
     Notify,
+    Proof,
     Redirect,
     Report,
     Resume,
@@ -85,9 +86,9 @@ class ServerSessions:
         self._outgoing, self._mark = self._sender.outgoing, self._sender.mark
         self.has_newly_muted = False
         """Whether a client was muted since `muted` was asked."""
-        self._paces = Paces(self._settings.session_limit)
+        self.paces = Paces(self._settings.session_limit)
         self._opener = SessionOpener(
-            self.handshakes, self._table, self._paces, random_bytes, self._settings, self._outgoing
+            self.handshakes, self._table, self.paces, random_bytes, self._settings, self._outgoing
         )
         self._events: list[ServerEvent] = []
         self.unsettled_since = float("inf")
@@ -113,28 +114,21 @@ class ServerSessions:
         """Return the indices of sessions that are not heard for a moment: they send far too much."""
         self.has_newly_muted = False
         by_client = self._table.by_client
-        muted = [by_client.get(client) for client in self._paces.muted(now)]
+        muted = [by_client.get(client) for client in self.paces.muted(now)]
         return frozenset(one.index for one in muted if one is not None)
-
-    @property
-    def muted_count(self) -> int:
-        """Clients that were muted when `muted` was asked last."""
-        return self._paces.muted_count
 
     def address_of(self, client: str) -> Address | None:
         """Return where a client has proved to receive."""
-        session = self._table.by_client.get(client)
-        return session.address if session else None
+        return found.address if (found := self._table.by_client.get(client)) else None
 
     def is_visitor(self, client: str) -> bool:
         """Tell whether a client has its home elsewhere and is here to publish only."""
-        session = self._table.by_client.get(client)
-        return session is not None and session.init.visits
+        return (found := self._table.by_client.get(client)) is not None and found.init.visits
 
     def heard_at(self, client: str) -> float:
         """Return when a client was last heard here."""
-        session = self._table.by_client.get(client)
-        return session.last_heard if session is not None else float("-inf")
+        found = self._table.by_client.get(client)
+        return found.last_heard if found is not None else float("-inf")
 
     # Datagrams in
 
@@ -146,15 +140,15 @@ class ServerSessions:
             try:
                 if len(data) > limit:
                     raise Refused("too_long")
-                if data[:2] == SEALED_HEADER:  # nearly all are
+                if data[:2] in SESSION_HEADERS:  # nearly all do
                     session = by_index.get(int.from_bytes(data[2:6], "big"))
                     if session is None:
                         self._opener.on_unknown(data, address, now)
                     self._on_sealed(session, data, address, now, now_us)
-                elif read_header(data).kind is Kind.INIT:
-                    self._opener.on_init(data, address, now)
+                    if data[1]:
+                        session.pace.spend_urgent(session.credential.rights.classes)
                 else:
-                    raise Refused("unexpected_kind")
+                    self._opener.on_stranger(data, address, now)
             except Refused as refusal:
                 self.drops[refusal.reason] += 1
         return self.take_events()
@@ -167,7 +161,7 @@ class ServerSessions:
             raise Refused("muted")
         payload = session.channel.open(data)
         if pace.credit < 0.0 and not pace.refill(now):
-            self._paces.mute(session.client, pace)
+            self.paces.mute(session.client, pace)
             self.has_newly_muted = True
             raise Refused("muted")
         try:
@@ -185,7 +179,7 @@ class ServerSessions:
             session.last_heard = now
         else:
             if not session.is_confirmed:
-                self._confirm(session, address)
+                self._confirm(session, address, now)
             question = session.heard_from(address, len(data), self._random_bytes, now)
             if question is not None:
                 self._outgoing.append(question)
@@ -196,7 +190,8 @@ class ServerSessions:
                 self._events.append(message)
                 continue
             if type(message) is tuple:
-                session.on_received(*message)
+                if session.on_received(*message):
+                    self._outgoing += session.resend(now)
                 if session.frames:
                     self._mark(session)
                 continue
@@ -205,13 +200,14 @@ class ServerSessions:
             except Refused as refusal:
                 self.drops[refusal.reason] += 1
 
-    def _confirm(self, session: ServerSession, address: Address) -> None:
+    def _confirm(self, session: ServerSession, address: Address, now: float) -> None:
         """Put a new session in the place of the client's last one."""
+        if not session.has_cookie:
+            self.handshakes.count_opening(session.credential, now)
         old = self._table.confirm(session)
         if old is not None:
             old.is_open = False
-            for frame in old.unconfirmed():
-                session.queue(frame)
+            session.frames += old.unconfirmed()
             self._mark(session)
         self._events.append(session.opened(address, old))
 
@@ -219,13 +215,12 @@ class ServerSessions:
         self, session: ServerSession, message: Message, address: Address, now: float
     ) -> None:
         match message:
-            case Subscribe() | Unsubscribe() | Resume():
+            case Subscribe() | Unsubscribe() | Resume() | Proof():
                 self._events.append(Deliver(session.client, message))
             case Report():
                 self._events.append(Deliver(session.client, message))
-                self._queue(
-                    session, session.redirect or session.heartbeat(self.unsettled_since, now)
-                )
+                answer = session.redirect or session.heartbeat(self.unsettled_since, now)
+                self._queue(session, answer)
             case Heartbeat(answer=True):
                 self._outgoing += session.on_answer(address, message.token, now)
                 self._mark(session)  # what waited for a proved address
@@ -278,8 +273,7 @@ class ServerSessions:
         frames = [item if isinstance(item, bytes) else encode(item) for item in notifications]
         for frame in frames:
             self.check_notification(frame)
-        for frame in frames:
-            session.queue(frame)
+        session.frames += frames
         self._mark(session)
         return True
 
@@ -291,14 +285,18 @@ class ServerSessions:
 
     def has_room(self, client: str) -> bool:
         """Tell whether a client may be sent many more notifications without any loss."""
-        session = self._table.by_client.get(client)
-        return session is None or session.has_room
+        return (found := self._table.by_client.get(client)) is None or found.has_room
 
     def check_notification(self, frame: bytes) -> None:
         """Raise WireError when a notification is too large for a datagram."""
         room = self._settings.datagram_limit - SEALED_OVERHEAD
         if len(frame) > room:
             raise WireError(f"a notification of {len(frame)} bytes exceeds the limit of {room}")
+
+    def notify_urgently(self, clients: Iterable[str], frame: bytes, left_out: str) -> list[str]:
+        """Send one before all that is not urgent, else as `notify_all`."""
+        some = [client for client in clients if client != left_out]
+        return self._sender.notify_urgently(self._table.by_client, some, frame)
 
     def notify_all(self, clients: Iterable[str], frame: bytes, left_out: str = "") -> list[str]:
         """Send one checked notification to all clients but one; return those without a session."""
@@ -316,15 +314,15 @@ class ServerSessions:
                     queued.append(session)
         return missing
 
-    def redirect(self, client: str, home: Home | None) -> None:
-        """Send a client to another home, until it has gone; None: it may stay after all."""
-        session = self._table.by_client.get(client)
-        if session is not None and home is not None:
-            host, port = home.address
-            session.redirect = Redirect(host, port, home.server_key, home.credential)
+    def redirect(self, client: str, home: Home | None) -> list[bytes]:
+        """Send a client to another home until it has gone, or let it stay; return what it lacks."""
+        if (session := self._table.by_client.get(client)) is None:
+            return []
+        session.redirect = None
+        if home is not None:
+            session.redirect = Redirect(*home.address, home.server_key, home.credential)
             self._queue(session, session.redirect)
-        elif session is not None:
-            session.redirect = None
+        return session.unconfirmed()
 
     def close(self, client: str, reason: CloseReason, now: float) -> None:
         """End a client's session, which the next events tell; revoked clients stay away."""

@@ -6,7 +6,7 @@ from typing import NoReturn
 
 from nearcast.wire.actions import Datagram, SendDatagram
 from nearcast.wire.codec import Refused
-from nearcast.wire.framing import SEALED_OVERHEAD, write_unknown
+from nearcast.wire.framing import SEALED_OVERHEAD, Kind, read_header, write_unknown
 from nearcast.wire.handshake_gate import CookieNeeded, HandshakeGate
 from nearcast.wire.init_gate import TokenBuckets
 from nearcast.wire.pace import Paces
@@ -43,8 +43,18 @@ class SessionOpener:
         self._unknowns = TokenBuckets(_UNKNOWNS_PER_S, _UNKNOWNS_PER_S, 1)
         self._outgoing = outgoing
 
+    def on_stranger(self, data: bytes, address: Address, now: float) -> None:
+        """Take a datagram that belongs to no session, or raise Refused."""
+        kind = read_header(data).kind
+        if kind is Kind.INIT:
+            self.on_init(data, address, now)
+        elif kind is Kind.QUESTION:
+            self._answer(data, address, self._handshakes.answer(data, now))
+        else:
+            raise Refused("unexpected_kind")
+
     def on_init(self, data: bytes, address: Address, now: float) -> None:
-        """Put a half-open session into the table, or raise Refused."""
+        """Put a half-open session into the table, answer a question, or raise Refused."""
         try:
             admission = self._handshakes.admit(data, address, now)
             client = admission.credential.client
@@ -53,6 +63,9 @@ class SessionOpener:
         except CookieNeeded as needed:
             self._answer(data, address, needed.reply)
             raise
+        if admission.init.asks:
+            self._answer(data, address, self._handshakes.opinion(admission))
+            return
         if not self._table.make_room(client):
             raise Refused("sessions_full")
         index = self._table.new_index(self._random_bytes)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+
 from nearcast.wire.actions import Datagram
 from nearcast.wire.server_session import Packet, ServerSession, pack_frames
 from nearcast.wire.settings import WireSettings
@@ -13,7 +15,7 @@ class SessionSender:
     """Sessions with something to send, and those with unconfirmed notifications."""
 
     def __init__(self, settings: WireSettings) -> None:
-        self._wait_s = settings.first_retry_s
+        self._wait_s = settings.notification_retry_s
         self.queued: list[ServerSession] = []
         """Sessions with something to send, in the order in which it came up."""
         self.outgoing: list[Datagram] = []
@@ -21,12 +23,28 @@ class SessionSender:
         self._awaiting: dict[int, ServerSession] = {}
         """Sessions with unconfirmed notifications, by index."""
         self._next_resend = float("inf")
+        self._has_urgent = False
 
     def mark(self, session: ServerSession) -> None:
         """Have the next flush send what a session has."""
         if not session.is_queued:
             session.is_queued = True
             self.queued.append(session)
+
+    def notify_urgently(
+        self, sessions: Mapping[str, ServerSession], clients: Iterable[str], frame: bytes
+    ) -> list[str]:
+        """Have the next flush send a notification before all else; return who has no session."""
+        missing = []
+        self._has_urgent = True
+        for client in clients:
+            session = sessions.get(client)
+            if session is None:
+                missing.append(client)
+            else:
+                session.queue_urgent(frame)
+                self.mark(session)
+        return missing
 
     def forget(self, session: ServerSession) -> None:
         """Repeat nothing more for a session."""
@@ -42,6 +60,9 @@ class SessionSender:
         if now >= self._next_resend:
             self._resend(now, sent)
         queued, self.queued = self.queued, []
+        if self._has_urgent:
+            self._has_urgent = False
+            queued.sort(key=lambda session: session.urgent == 0)
         wait_s, awaiting = self._wait_s, self._awaiting
         # the frames are kept beside their packets, so that no other frame can get the same id
         packed: dict[tuple[int, ...], tuple[list[Packet], list[bytes]]] = {}

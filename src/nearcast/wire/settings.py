@@ -73,17 +73,24 @@ class WireSettings:
     """Tries before a home counts as out of reach, and other servers are tried too."""
     lost_home_tries: int = 3
     """The same for a home that the client had a session with and that has fallen silent."""
+    second_opinion_s: float = 60.0
+    """How often a client asks a server other than its home which servers were revoked."""
     publish_window: int = 64
     """Durable publications in flight per topic; also what a server holds behind a gap."""
     publish_limit: int = 4_096
     """Durable publications that a client keeps unacknowledged."""
     notification_limit: int = 256
     """Datagrams of unconfirmed notifications that a server keeps per session."""
-    receipt_delay_s: float = 0.06
-    """How long a client gathers notifications before it confirms them."""
+    receipt_delay_s: float = 0.15
+    """How long a client gathers notifications before it confirms them, if none is missing."""
+    notification_retry_s: float = 0.4
+    """Wait before notifications are sent again that nobody confirmed: longer than clients gather,
+    and a round trip. Those that are known to be missing do not wait."""
     order_wait_s: float = 0.5
     """How long a notification waits at a client for those before it; 0: not at all."""
 
+    sessions_per_s: float = 10.0
+    """Sessions that a client may open, three seconds' worth at once; more INITs get no answer."""
     messages_per_s: float = 1_000.0
     """Most publications and other messages of a client, unless its rights say otherwise."""
     topic_limit: int = 100

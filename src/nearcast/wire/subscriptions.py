@@ -14,6 +14,7 @@ from nearcast.wire.actions import Confirmed
 from nearcast.wire.backoff import next_wait_s
 from nearcast.wire.messages import Confirm, Subscribe, Unsubscribe
 from nearcast.wire.settings import WireSettings
+from nearcast.wire.terms import NO_TERMS, Terms
 
 __all__ = ["Subscriptions"]
 
@@ -24,6 +25,7 @@ _AT_ONCE = float("-inf")
 class _Request:
     number: int
     subscribed: bool
+    terms: Terms = NO_TERMS
     due: float = _AT_ONCE
     """When to ask (again)."""
     wait_s: float = 0.0
@@ -34,17 +36,17 @@ class Subscriptions:
 
     def __init__(self, settings: WireSettings) -> None:
         self._settings = settings
-        self._granted: dict[str, None] = {}
+        self._granted: dict[str, Terms] = {}
         """Topics confirmed in this session."""
         self._requests: dict[str, _Request] = {}
         """Requests without an answer yet, by topic."""
         self._last_number = 0
 
-    def want(self, topic: str, subscribed: bool) -> None:
+    def want(self, topic: str, subscribed: bool, terms: Terms = NO_TERMS) -> None:
         """Ask for a topic, or for its end."""
         self._last_number = self._last_number + 1 & 0xFFFFFFFF
         self._granted.pop(topic, None)
-        self._requests[topic] = _Request(self._last_number, subscribed)
+        self._requests[topic] = _Request(self._last_number, subscribed, terms)
 
     def due(self, now: float, resumes: Callable[[str], bool]) -> Iterator[Subscribe | Unsubscribe]:
         """Yield the requests to send now; `resumes` tells which were granted before."""
@@ -56,7 +58,15 @@ class Subscriptions:
                 )
                 request.due = now + request.wait_s
                 if request.subscribed:
-                    yield Subscribe(request.number, topic, resumes(topic))
+                    terms = request.terms
+                    yield Subscribe(
+                        request.number,
+                        topic,
+                        resumes(topic),
+                        terms.where,
+                        terms.area,
+                        terms.follows,
+                    )
                 else:
                     yield Unsubscribe(request.number, topic)
 
@@ -71,14 +81,14 @@ class Subscriptions:
             if request.number == confirm.request:
                 del self._requests[topic]
                 if request.subscribed and confirm.accepted:
-                    self._granted[topic] = None
+                    self._granted[topic] = request.terms
                 return Confirmed(topic, request.subscribed, confirm.accepted, confirm.reason)
         return None
 
     def restart(self) -> None:
         """Ask for everything again: the session is a new one."""
-        for topic in [*self._granted]:
-            self.want(topic, True)
+        for topic, terms in list(self._granted.items()):
+            self.want(topic, True, terms)
         for request in self._requests.values():
             request.due, request.wait_s = _AT_ONCE, 0.0
 

@@ -13,7 +13,7 @@ from nearcast.domain.generators.reloc2021 import Reloc2021, generate_reloc2021
 from nearcast.domain.plan import Model
 from nearcast.domain.scenario import Members, Scenario
 from nearcast.errors import PlanningError
-from nearcast.planning.methods.assignment import assign_reloc
+from nearcast.planning.methods.assignment import Cooperation, assign_reloc
 from nearcast.planning.methods.relation import RelationOnly
 from nearcast.planning.methods.reloc import Reloc, reloc_steps
 from nearcast.planning.regions import Regions, divide_into_regions
@@ -53,7 +53,7 @@ class Servers2021:
 
 
 def reference_2021(
-    scenario: Scenario, regions: Regions, relations: Relations, cooperate: bool
+    scenario: Scenario, regions: Regions, relations: Relations, cooperate: Cooperation
 ) -> list[int]:
     state = Servers2021(scenario)
     home: dict[int, int] = {}
@@ -85,11 +85,14 @@ def reference_2021(
         state.add(client, topic, chosen)  # line 34
         if cooperate and not state.has_room(chosen):  # lines 35-42
             new = min(own, key=lambda server: (max(state.shares(server)), server))
-            if new != chosen:
-                for n in already:
-                    state.remove(client, n, chosen)
-                    state.add(client, n, new)
-            home[client] = new
+            moved = [client] if new != chosen else []
+            if moved and cooperate is Cooperation.TOGETHER:
+                moved += sorted(state.publishers[topic, chosen] - {client})
+            for one in moved:
+                for n in published[one]:
+                    state.remove(one, n, chosen)
+                    state.add(one, n, new)
+                home[one] = new
     return [home.get(client, -1) for client in range(len(scenario.clients))]
 
 
@@ -138,11 +141,11 @@ def reference_2020(
     return [home.get(client, -1) for client in range(len(scenario.clients))]
 
 
-@pytest.mark.parametrize("cooperate", [True, False])
+@pytest.mark.parametrize("cooperate", list(Cooperation))
 @pytest.mark.parametrize("kind", [RelationKind.COUNTS, RelationKind.FACTORISED])
 @pytest.mark.parametrize("tightness", [0.3, 1.0, 3.0])
 def test_homes_equal_the_transcription_of_algorithm_1_of_2021(
-    make_scenario: MakeScenario, tightness: float, kind: RelationKind, cooperate: bool
+    make_scenario: MakeScenario, tightness: float, kind: RelationKind, cooperate: Cooperation
 ) -> None:
     for seed in range(12):
         scenario = make_scenario(seed, storage=round(30 * tightness), compute=round(90 * tightness))
@@ -163,7 +166,7 @@ def test_homes_equal_the_transcription_of_algorithm_1_of_2020(
         regions = divide_into_regions(scenario, 1 + seed % 4, seed)
         relations = relate_clients(scenario, 4 + seed, RelationKind.COUNTS)
         homes = assign_reloc(
-            scenario, Model.CONNECTIONS, regions, relations, cooperate=test_resources
+            scenario, Model.CONNECTIONS, regions, relations, cooperate=Cooperation(test_resources)
         )
         expected = np.array(reference_2020(scenario, regions, relations, test_resources))
         members = expected >= 0
@@ -177,8 +180,8 @@ def test_short_lists_of_servers_give_the_same_homes_as_one_slot_each(
         scenario = make_scenario(seed, servers=60, clients=30, storage=6.0, compute=20.0)
         regions = divide_into_regions(scenario, 2, seed)
         relations = relate_clients(scenario, 20)
-        homes = assign_reloc(scenario, Model.RATIO, regions, relations, cooperate=True)
-        expected = np.array(reference_2021(scenario, regions, relations, True))
+        homes = assign_reloc(scenario, Model.RATIO, regions, relations, cooperate=Cooperation.ALONE)
+        expected = np.array(reference_2021(scenario, regions, relations, Cooperation.ALONE))
         members = expected >= 0
         np.testing.assert_array_equal(homes[members], expected[members])
 
@@ -199,14 +202,14 @@ def test_running_region_by_region_gives_the_same_homes(
         whole = make_scenario(seed, clients=60, topics=20, servers=10)
         regions = divide_into_regions(whole, 3, seed)
         everything = relate_clients(whole, 60, RelationKind.COUNTS)
-        homes = assign_reloc(whole, model, regions, everything, cooperate=True)
+        homes = assign_reloc(whole, model, regions, everything, cooperate=Cooperation.ALONE)
         for region in range(regions.count):
             rows = np.flatnonzero(regions.client_region[whole.members.client] == region)
             fields = dataclasses.fields(Members)
             members = Members(*(getattr(whole.members, field.name)[rows] for field in fields))
             part = dataclasses.replace(whole, members=members)
             related = relate_clients(part, 60, RelationKind.COUNTS)
-            alone = assign_reloc(part, model, regions, related, cooperate=True)
+            alone = assign_reloc(part, model, regions, related, cooperate=Cooperation.ALONE)
             present = np.unique(members.client)
             np.testing.assert_array_equal(alone[present], homes[present])
 

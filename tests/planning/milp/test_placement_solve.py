@@ -1,12 +1,19 @@
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
-from nearcast.delay.placement import PlacementProblem, evaluate_placement, placement_problem
+from nearcast.delay.placement import (
+    PlacementCost,
+    PlacementProblem,
+    evaluate_placement,
+    placement_problem,
+)
 from nearcast.domain.generators.placement2022 import Placement2022, generate_placement2022
 from nearcast.domain.plan import Objective, PlanStatus
 from nearcast.domain.scenario import (
@@ -62,8 +69,8 @@ def tiny_problem(seed: int) -> PlacementProblem:
     return placement_problem(scenario)
 
 
-def brute_force(problem: PlacementProblem) -> dict[Objective, float]:
-    best = dict.fromkeys(Objective, np.inf)
+def all_costs(problem: PlacementProblem) -> Iterator[PlacementCost]:
+    """Yield the cost of every plan there is."""
     sending = np.flatnonzero(problem.publishes)
     publish = np.full(6, -1, dtype=np.int32)
     for bits in product([False, True], repeat=4):
@@ -73,12 +80,12 @@ def brute_force(problem: PlacementProblem) -> dict[Objective, float]:
         for homes in product([0, 1], repeat=3):
             for at in product([0, 1], repeat=len(sending)):
                 publish[sending] = at
-                cost = evaluate_placement(
-                    problem, np.array(homes, dtype=np.int32), publish, brokers
-                )
-                for objective in Objective:
-                    best[objective] = min(best[objective], cost.value(objective))
-    return best
+                yield evaluate_placement(problem, np.array(homes, dtype=np.int32), publish, brokers)
+
+
+def brute_force(problem: PlacementProblem) -> dict[Objective, float]:
+    costs = list(all_costs(problem))
+    return {one: min(cost.value(one) for cost in costs) for one in Objective}
 
 
 def worst_start(
@@ -109,6 +116,29 @@ def test_the_proved_optimum_is_the_brute_force_optimum(
         value = evaluate_placement(problem, result.homes, result.publish, result.brokers)
         assert value.value(objective) == pytest.approx(result.cost, rel=1e-9, abs=1e-9)
         assert np.all(value.storage_used <= problem.storage * (1 + 1e-9))
+
+
+def test_ties_of_d3_are_broken_by_d1(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("_SEARCH_ITERATIONS", "_TIE_ITERATIONS"):
+        monkeypatch.setattr(placement_solve, name, 100)
+    ties = 0
+    for seed in range(12):
+        problem = tiny_problem(seed)
+        # Long enough that many plans are in time.
+        problem = replace(problem, permissible_ms=problem.permissible_ms + 14)
+        costs = [
+            (cost.value(Objective.D3), cost.value(Objective.D1)) for cost in all_costs(problem)
+        ]
+        least = min(costs)[0]
+        tied = sorted({round(d1, 9) for d3, d1 in costs if d3 <= least + 1e-9})
+        ties += len(tied) > 1
+        result = solve_placement(problem, Objective.D3)
+        assert result.publish is not None
+        assert result.brokers is not None
+        value = evaluate_placement(problem, result.homes, result.publish, result.brokers)
+        assert value.value(Objective.D3) == pytest.approx(least, rel=1e-6, abs=1e-6)
+        assert value.value(Objective.D1) == pytest.approx(tied[0], rel=1e-6)
+    assert ties > 3
 
 
 @pytest.mark.parametrize("objective", list(Objective))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from math import dist
 from typing import Any
 
@@ -112,6 +112,24 @@ class PersonMatch:
             camera: [(person, look) for person, look in people] for camera, people in known.items()
         }
 
+    def merge(self, state: bytes) -> None:
+        """Know another one's people too; of a camera that both have, its own are kept newest."""
+        known, newest = self._known, self._newest
+        self.restore(state)
+        for camera, people in known.items():
+            others = self._known.get(camera, [])
+            first = self._newest.get(camera, 0)  # people of both have numbers of their own
+            joined = others + [(first + person, look) for person, look in people]
+            self._known[camera] = joined[-self._remembered :]
+            self._newest[camera] = first + newest.get(camera, 0)
+
+    def split(self, goes: Callable[[str], bool]) -> bytes:
+        """Return the people of the cameras that go, and forget them."""
+        cameras = [camera for camera in self._known if goes(camera)]
+        known = {camera: self._known.pop(camera) for camera in cameras}
+        newest = {camera: self._newest.pop(camera, 0) for camera in cameras}
+        return json.dumps([known, newest]).encode()
+
     def _recognise(self, camera: str, look: list[float]) -> int | None:
         known = self._known.setdefault(camera, [])
         best = min(range(len(known)), key=lambda at: dist(known[at][1], look), default=None)
@@ -165,6 +183,11 @@ class PersonCount:
         """Add another one's counts."""
         for camera, count in json.loads(state).items():
             self._counts[camera] = self._counts.get(camera, 0) + count
+
+    def split(self, goes: Callable[[str], bool]) -> bytes:
+        """Return the counts of the cameras that go, and forget them."""
+        cameras = [camera for camera in self._counts if goes(camera)]
+        return json.dumps({camera: self._counts.pop(camera) for camera in cameras}).encode()
 
 
 def _cut(frame: Frame, box: Region) -> bytes:

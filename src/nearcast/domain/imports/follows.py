@@ -6,7 +6,7 @@ This is how the papers of 2020 and 2021 make topics of Tencent's ``user_sns.txt`
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NoReturn, Self
 
@@ -27,6 +27,7 @@ __all__ = [
     "fail_without_topics",
     "follows_scenario",
     "graph_of",
+    "graph_of_codes",
     "import_follows",
 ]
 
@@ -190,18 +191,27 @@ def graph_of(follower_text: pa.Array, followee_text: pa.Array) -> FollowsGraph:
     follower_text, followee_text = follower_text.filter(differ), followee_text.filter(differ)
     code, names = codes_of(pa.concat_arrays([follower_text, followee_text]))
     follower, followee = np.split(code, 2)
+    graph = graph_of_codes(names, follower, followee)
+    counts = {
+        "rows": rows,
+        "self_loops": rows - len(follower),
+        "duplicates": len(follower) - len(graph.follower),
+        "edges": len(graph.follower),
+        "followers": len(np.unique(follower)),
+    }
+    return replace(graph, counts=counts)
+
+
+def graph_of_codes(names: pa.Array, follower: _Codes, followee: _Codes) -> FollowsGraph:
+    """Return the graph of edges in the order of their file, without self-loops.
+
+    Codes are places in `names`: followers come first, each in the order in which it appears.
+    """
     _, first = np.unique(follower * len(names) + followee, return_index=True)
     # Numbers follow the order of appearance, so the sort keeps the order of the file.
     keep = np.sort(first)
     keep = keep[np.argsort(follower[keep], kind="stable")]
-    counts = {
-        "rows": rows,
-        "self_loops": rows - len(follower),
-        "duplicates": len(follower) - len(keep),
-        "edges": len(keep),
-        "followers": len(np.unique(follower)),
-    }
-    return FollowsGraph(names, follower[keep], followee[keep], counts)
+    return FollowsGraph(names, follower[keep], followee[keep])
 
 
 def _read_edges(path: Path) -> tuple[pa.Array, pa.Array]:

@@ -21,6 +21,7 @@ import pyarrow.json as pa_json
 import pyarrow.parquet as pa_parquet
 
 from nearcast.domain.scenario import FloatArray
+from nearcast.domain.texts import shortened
 from nearcast.errors import ScenarioError
 
 __all__ = ["SourceTable", "codes_of", "plain_ids", "read_bytes", "read_source"]
@@ -127,7 +128,7 @@ class SourceTable:
 def plain_ids(texts: pa.Array) -> pa.Array:
     """Return integers where every text is a plain integer, so that no id changes; else the texts."""
     whole = pc.all(pc.match_substring_regex(texts, _PLAIN_INTEGER)).as_py()
-    return texts.cast(pa.int64() if whole else pa.string())
+    return texts.cast(pa.int64()) if whole else shortened(texts)
 
 
 def read_bytes(path: Path) -> bytes:

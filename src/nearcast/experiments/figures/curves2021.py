@@ -15,6 +15,8 @@ __all__ = [
     "BAND_NOTE",
     "METHODS",
     "PUBLISHED",
+    "READINGS_NOTE",
+    "TOGETHER",
     "least_lines",
     "left_on_the_table",
     "limit_lines",
@@ -25,7 +27,7 @@ __all__ = [
 
 PUBLISHED = ("random", "nearest", "otos", "reloc")
 """What the paper compares."""
-METHODS = (*PUBLISHED, "otos-centre", "optimised")
+METHODS = (*PUBLISHED, "reloc-together", "otos-centre", "optimised")
 _MARKERS = {
     "random": "v",
     "nearest": "s",
@@ -34,6 +36,7 @@ _MARKERS = {
     "region": "X",
     "relation": "D",
     "reloc": "o",
+    "reloc-together": "p",
     "optimised": "*",
 }
 _LIMITS = {
@@ -53,6 +56,14 @@ BAND_NOTE = (
     "Lines: means. Bands: 95 % intervals (Student's t) of the mean over servers x seeds (storage, "
     "load), clients x seeds (distance), and seeds (Y, Y1, Y2; from three seeds on)."
 )
+
+
+READINGS_NOTE = (
+    "Cooperation has two readings: the lines of Algorithm 1 move one publisher at a time (RELOC here, "
+    "and in all verdicts), the prose moves all publishers of a topic together (`reloc-together`)."
+)
+TOGETHER = "all publishers of a topic moved together"
+"""The other reading, beside a verdict."""
 
 
 def method_look(method: str) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from enum import StrEnum
 from typing import Any
 
 from matplotlib.figure import Figure
@@ -17,11 +18,14 @@ __all__ = [
     "CsvRow",
     "Effort",
     "FigureResult",
+    "FindingKind",
     "PaperFigure",
     "SweepRows",
     "Verdict",
+    "beside",
     "judge",
     "paper_name",
+    "tally",
 ]
 
 CsvRow = dict[str, str | int | float | None]
@@ -52,6 +56,8 @@ class Effort:
     seeds_2021: int = 20
     seeds_2022: int = 10
     trials_lasr: int = 10
+    trials_live: int = 0
+    """Of the LASR experiment with real processes, each some 15 s long; 0: in virtual time only."""
     iterations: int = 1_000_000
     """Of `optimised`."""
     bound_limit_s: float = 0.5
@@ -80,19 +86,67 @@ SMALL = Effort(
 )
 
 
+class FindingKind(StrEnum):
+    """Whether a verdict could have come out otherwise; only tests count in a headline."""
+
+    INPUT = "input"
+    """A number of the setting, which the generator was given."""
+    BY_CONSTRUCTION = "by construction"
+    """Follows from a definition or from how the method works."""
+    CALIBRATED = "calibrated"
+    """Something that the paper leaves open was chosen because it makes this agree."""
+    TEST = "test"
+    """Could have come out otherwise."""
+
+
 @dataclass(frozen=True, slots=True)
 class Verdict:
     """One finding of a paper against what came out here."""
 
     finding: str
+    """As the paper's text states it."""
     ours: str
     agrees: bool
+    kind: FindingKind = FindingKind.TEST
     why: str = ""
+    elsewhere: tuple[str, ...] = ()
+    """What comes out under other settings or readings that the paper leaves open."""
 
 
-def judge(finding: str, agrees: bool, ours: str, *, if_so: str = "", if_not: str = "") -> Verdict:
+def judge(
+    finding: str,
+    agrees: bool,
+    ours: str,
+    *,
+    kind: FindingKind = FindingKind.TEST,
+    if_so: str = "",
+    if_not: str = "",
+) -> Verdict:
     """Return a verdict whose reason depends on how it came out."""
-    return Verdict(finding, ours, bool(agrees), if_so if agrees else if_not)
+    return Verdict(finding, ours, bool(agrees), kind, if_so if agrees else if_not)
+
+
+def beside(verdicts: Sequence[Verdict], others: Sequence[Verdict], setting: str) -> list[Verdict]:
+    """Return the verdicts, each with the one on the same finding under another setting."""
+    return [
+        replace(
+            one,
+            elsewhere=(
+                *one.elsewhere,
+                f"{setting}: {'agrees' if other.agrees else 'does not agree'} ({other.ours})",
+            ),
+        )
+        for one, other in zip(verdicts, others, strict=True)
+    ]
+
+
+def tally(verdicts: Sequence[Verdict]) -> dict[FindingKind, tuple[int, int]]:
+    """Return how many verdicts of each kind agree, and how many there are."""
+    return {
+        kind: (sum(one.agrees for one in mine), len(mine))
+        for kind in FindingKind
+        for mine in [[one for one in verdicts if one.kind is kind]]
+    }
 
 
 @dataclass(frozen=True, slots=True, eq=False)

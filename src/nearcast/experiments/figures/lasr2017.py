@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
@@ -14,13 +15,16 @@ from nearcast.experiments.figures.figure import (
     FigureResult,
     PaperFigure,
     SweepRows,
+    Verdict,
 )
 from nearcast.experiments.figures.lasr_findings import (
     Trials,
     delay_verdicts,
     error_verdicts,
+    lost_note,
     numbers,
 )
+from nearcast.experiments.lasr.live import LIVE, LIVE_SMALL, live_trials
 from nearcast.experiments.lasr.testbed import REPLICA, JoseTestbed
 from nearcast.experiments.lasr.trial import SystemKind, Trial, run_trial
 from nearcast.pictures.sweep_panels import Line, Panel, draw_sweep_panels
@@ -32,8 +36,50 @@ _FACTORS = (1, 2, 4)
 _SMALL = JoseTestbed(brokers=3, devices=4, other_devices=4, frames=30)
 
 
-def _testbed(effort: Effort, factor: int) -> JoseTestbed:
-    testbed = _SMALL if effort.few_points else JoseTestbed()
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """Trials of the experiment, in virtual time or with real processes."""
+
+    name: str
+    testbed: JoseTestbed
+    trials: Trials
+    notes: tuple[str, ...]
+
+    @property
+    def is_live(self) -> bool:
+        return self.name == _LIVE
+
+
+_VIRTUAL, _LIVE = "virtual time", "real processes"
+
+
+def _runs(effort: Effort, factors: tuple[int, ...]) -> list[_Run]:
+    virtual = _SMALL if effort.few_points else JoseTestbed()
+    trials: Trials = {
+        kind: {
+            factor: [
+                _trial(kind, _with_factor(virtual, factor), seed)
+                for seed in range(effort.trials_lasr)
+            ]
+            for factor in factors
+        }
+        for kind in SystemKind
+    }
+    found = [_Run(_VIRTUAL, virtual, trials, _notes(virtual, effort.trials_lasr))]
+    if effort.trials_live:
+        live = LIVE_SMALL if effort.few_points else LIVE
+        by_factor = {
+            factor: live_trials(_with_factor(live, factor), effort.trials_live)
+            for factor in factors
+        }
+        trials = {
+            kind: {factor: one[kind] for factor, one in by_factor.items()} for kind in SystemKind
+        }
+        found.append(_Run(_LIVE, live, trials, _live_notes(live, effort.trials_live)))
+    return found
+
+
+def _with_factor(testbed: JoseTestbed, factor: int) -> JoseTestbed:
     return replace(testbed, other_devices=factor * testbed.other_devices)
 
 
@@ -43,40 +89,79 @@ def _trial(kind: SystemKind, testbed: JoseTestbed, seed: int) -> Trial:
     return run_trial(kind, testbed, seed)
 
 
-def _trials(effort: Effort, factors: tuple[int, ...]) -> Trials:
-    return {
-        kind: {
-            factor: [
-                _trial(kind, _testbed(effort, factor), seed) for seed in range(effort.trials_lasr)
-            ]
-            for factor in factors
-        }
-        for kind in SystemKind
-    }
-
-
-def _notes(effort: Effort) -> list[str]:
-    testbed = _testbed(effort, 1)
-    return [
-        f"Virtual time; trials: {effort.trials_lasr}, with {2 * testbed.brokers} brokers and components, "
-        f"{testbed.devices} devices a broker, {testbed.size_bytes / 1000:g} KB every "
-        f"{1000 * testbed.period_s:g} ms. The routers and the Suzaku overlay are the real ones. "
+def _notes(testbed: JoseTestbed, trials: int) -> tuple[str, ...]:
+    return (
+        f"Virtual time; trials: {trials}, with {2 * testbed.brokers} brokers and components, "
+        f"{_load_text(testbed)}. The routers and the Suzaku overlay are the real ones. "
         f"Ours: {1000 * testbed.edge_rtt_s:g} ms round trip within a net, "
         f"{1000 * testbed.cloud_rtt_s:g} ms between any two nets, "
         f"{testbed.bits_per_s / 1e9:g} Gb/s, {1000 * testbed.handling_s:g} ms of work a message "
         f"and hop, {1000 * testbed.query_s:g} ms of the master a question.",
         "d1 has the lowest indexes: keys of components in the cloud with lower ones would lie "
         "between a publisher and d1', and messages might pass them.",
-    ]
+    )
+
+
+def _live_notes(testbed: JoseTestbed, trials: int) -> tuple[str, ...]:
+    return (
+        f"Real processes; trials: {trials}, scaled to one machine: one broker a net and one "
+        f"component, {_load_text(testbed)}. LASR is a site of servers with their disks: the cloud "
+        "server, two edge servers in s1's net and one in the other, on which a flow runs; links "
+        f"have the distances ({1000 * testbed.cloud_rtt_s:g} ms to the cloud and between nets, "
+        f"{1000 * testbed.edge_rtt_s:g} ms within one, round trip). At half time an operator has "
+        "the lower half of d1's indexes moved to the second server of s1's net, for that net; "
+        "nobody searches for room, which would take a lookup on the ring. Frames are stored by "
+        "their broker before they go on. Master-slave is one process for the master and each "
+        "broker and component, over the same links, and stores nothing.",
+        "A frame that d1 no longer has is not processed there: d1 says who has it. Those that may "
+        "have taken this way count as having left the net: all to d1' that were sent before the "
+        "first one that was there quicker than any way through the cloud.",
+    )
+
+
+def _load_text(testbed: JoseTestbed) -> str:
+    return (
+        f"{testbed.devices} devices a broker, {testbed.size_bytes / 1000:g} KB every "
+        f"{1000 * testbed.period_s:g} ms for {testbed.frames * testbed.period_s:g} s"
+    )
 
 
 def _delay_result(effort: Effort, _rows: SweepRows) -> FigureResult:
-    trials = _trials(effort, (1,))
-    found = numbers(trials)
+    result = [_delays_of(run) for run in _runs(effort, (1,))]
+    return _joined(result)
+
+
+def _joined(results: Sequence[FigureResult]) -> FigureResult:
+    first, *others = results
+    for one in others:
+        first = replace(
+            first,
+            rows=[*first.rows, *one.rows],
+            verdicts=[*first.verdicts, *one.verdicts],
+            pictures={**first.pictures, **one.pictures},
+            notes=[*first.notes, *one.notes],
+            numbers={**first.numbers, **one.numbers},
+        )
+    return first
+
+
+def _told(run: _Run, verdicts: Sequence[Verdict]) -> list[Verdict]:
+    """Return verdicts that say which run they are about."""
+    if not run.is_live:
+        return list(verdicts)
+    return [replace(one, finding=f"With real processes: {one.finding}") for one in verdicts]
+
+
+def _named(run: _Run, found: dict[str, float]) -> dict[str, float]:
+    return {f"live_{name}": value for name, value in found.items()} if run.is_live else found
+
+
+def _delays_of(run: _Run) -> FigureResult:
+    found = numbers(run.trials)
     lines, rows = [], []
-    for kind, by_factor in trials.items():
+    for kind, by_factor in run.trials.items():
         arrivals = [one for trial in by_factor[1] for one in trial.arrivals]
-        rows += [_csv_row(kind, seed, trial) for seed, trial in enumerate(by_factor[1])]
+        rows += [_csv_row(run, kind, seed, trial) for seed, trial in enumerate(by_factor[1])]
         delays_ms = np.sort([one.delay_ms for one in arrivals if not one.is_warm_up])
         share = 100 * np.arange(1, len(delays_ms) + 1) / len(delays_ms)
         nothing = np.full(len(delays_ms), np.nan)
@@ -85,39 +170,43 @@ def _delay_result(effort: Effort, _rows: SweepRows) -> FigureResult:
         lines.append(
             Line(kind.value, delays_ms, share, nothing, nothing, colour=colour, dashes=dashes)
         )
+    count = len(run.trials[SystemKind.LASR][1])
     picture = draw_sweep_panels(
         [Panel("messages of s1 delivered within a delay", "share of messages [%]", lines)],
-        title="LASR, figure 6: distribution of delivery delay from s1",
+        title=f"LASR, figure 6: distribution of delivery delay from s1 ({run.name})",
         x_label="delay [ms]",
-        note=f"Trials: {effort.trials_lasr}, without the first second. The lower quarter are "
+        note=f"Trials: {count}, without the first second. The lower quarter are "
         "messages to the replica in the edge net.",
     )
     warm = [f"{name}: {found[f'{key}_warm_up_max_ms']:.0f} ms" for name, key in _KEYS.items()]
     return FigureResult(
         rows=[row for some in rows for row in some],
-        verdicts=delay_verdicts(found),
-        pictures={"": picture},
+        verdicts=_told(run, delay_verdicts(found, run.is_live)),
+        pictures={"live" if run.is_live else "": picture},
         alternative="Share of s1's messages delivered within a delay, for LASR and master-slave.",
         notes=[
-            *_notes(effort),
+            *run.notes,
+            lost_note(found),
             "The first second is reported apart: publishers and nets get their keys. Slowest "
             f"message in it: {', '.join(warm)}. The paper's 80 ms at the start are its JIT "
             "compiler's and are not imitated.",
         ],
-        numbers=found,
+        numbers=_named(run, found),
     )
 
 
-def _csv_row(kind: SystemKind, seed: int, trial: Trial) -> list[CsvRow]:
+def _csv_row(run: _Run, kind: SystemKind, seed: int, trial: Trial) -> list[CsvRow]:
     return [
         {
+            "run": run.name,
             "system": kind.value,
             "trial": seed,
             "frame": one.frame,
             "sent_s": one.sent_s,
             "delay_ms": one.delay_ms,
             "receiver": "d1'" if one.receiver == REPLICA else one.receiver,
-            "hops": one.hops,
+            "hops": None if run.is_live else one.hops,
+            "left_net": int(one.left_net),
             "warm_up": int(one.is_warm_up),
         }
         for one in trial.arrivals
@@ -125,16 +214,19 @@ def _csv_row(kind: SystemKind, seed: int, trial: Trial) -> list[CsvRow]:
 
 
 def _error_result(effort: Effort, _rows: SweepRows) -> FigureResult:
-    trials = _trials(effort, _FACTORS)
-    found = numbers(trials)
+    return _joined([_errors_of(run) for run in _runs(effort, _FACTORS)])
+
+
+def _errors_of(run: _Run) -> FigureResult:
+    found = numbers(run.trials)
     rows: list[CsvRow] = []
     panels = []
-    command = _testbed(effort, 1).frames // 2
+    command = run.testbed.frames // 2
     frames = np.arange(command - 3, command + 6)
     first_frames = {"command": command}
     for factor in _FACTORS:
         lines = []
-        for kind, by_factor in trials.items():
+        for kind, by_factor in run.trials.items():
             counts = Counter(
                 one.frame for trial in by_factor[factor] for one in trial.misdelivered()
             )
@@ -143,6 +235,7 @@ def _error_result(effort: Effort, _rows: SweepRows) -> FigureResult:
             mean = np.array([counts[frame] / len(by_factor[factor]) for frame in frames.tolist()])
             rows += [
                 {
+                    "run": run.name,
                     "other_net": f"x{factor}",
                     "system": kind.value,
                     "frame": int(frame),
@@ -158,19 +251,19 @@ def _error_result(effort: Effort, _rows: SweepRows) -> FigureResult:
         panels.append(Panel(f"other net x{factor}", "misdelivered a trial", lines))
     picture = draw_sweep_panels(
         panels,
-        title="LASR, figure 7: misdelivered messages of s1 by frame",
+        title=f"LASR, figure 7: misdelivered messages of s1 by frame ({run.name})",
         x_label="frame",
-        note=f"Trials: {effort.trials_lasr}; means. Frame {command} is the first after the command. "
-        "Panels: one, two and four times the devices in the other net.",
+        note=f"Trials: {len(run.trials[SystemKind.LASR][1])}; means. Frame {command} is the first "
+        "after the command. Panels: one, two and four times the devices in the other net.",
     )
     return FigureResult(
         rows=rows,
-        verdicts=error_verdicts(found, first_frames),
-        pictures={"": picture},
+        verdicts=_told(run, error_verdicts(found, first_frames)),
+        pictures={"live" if run.is_live else "": picture},
         alternative="Misdelivered messages by frame around the command, for one, two and four "
         "times the devices in the other net.",
-        notes=_notes(effort),
-        numbers=found,
+        notes=[*run.notes, lost_note(found)],
+        numbers=_named(run, found),
     )
 
 

@@ -6,26 +6,28 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from nearcast.experiments.figures.figure import Verdict, judge
+from nearcast.experiments.figures.figure import FindingKind, Verdict, judge
 from nearcast.experiments.figures.summary import interval_of
+from nearcast.experiments.figures.thresholds import (
+    BY_FAR_FEW,
+    COMMAND_SHARE_POINTS,
+    EDGE_MS,
+    QUERY_MS,
+    RECONFIGURED_MS,
+    SAME_COUNT,
+    SHARE_POINTS,
+)
 from nearcast.experiments.lasr.testbed import REPLICA
 from nearcast.experiments.lasr.trial import Arrival, SystemKind, Trial
 
-__all__ = ["Trials", "delay_verdicts", "error_verdicts", "in_edge", "numbers"]
+__all__ = ["Trials", "delay_verdicts", "error_verdicts", "in_edge", "lost_note", "numbers"]
 
 Trials = Mapping[SystemKind, Mapping[int, Sequence[Trial]]]
 """By system and by how many times the devices of the other net."""
 
 _LASR, _MASTER = SystemKind.LASR, SystemKind.MASTER_SLAVE
-_EDGE_MS, _QUERY_MS, _RECONFIGURED_MS = 5.0, 10.0, 100.0
-"""The paper's: LASR mostly within, master-slave at least, LASR reconfigures within."""
 _SETTLED_S = 0.2
 """After the command; from then on a split is over."""
-_SHARE_POINTS = 2.2
-"""Two standard deviations of a trial's 500 random choices, in points of its 1,000 messages."""
-_FEW = 5.0
-_FLAT = 1.0
-"""Misdelivered messages a trial by which a mean may differ and is still called the same."""
 
 
 def in_edge(trials: Sequence[Trial]) -> list[Arrival]:
@@ -58,6 +60,9 @@ def numbers(trials: Trials) -> dict[str, float]:
         outside = [one for one in in_edge(first) if one.left_net]
         found[f"{name}_left_net"] = sum(one.sent_s >= settled_s for one in outside)
         found[f"{name}_left_net_in_split"] = sum(one.sent_s < settled_s for one in outside)
+        noises_ms = [one.machine_p99_ms for one in first if one.machine_p99_ms is not None]
+        if noises_ms:
+            found[f"{name}_machine_p99_ms"] = max(noises_ms)
         for factor, some in by_factor.items():
             found[f"{name}_misdelivered_x{factor}"] = _mean([len(t.misdelivered()) for t in some])
             found[f"{name}_received_late_x{factor}"] = _mean(
@@ -71,15 +76,22 @@ def numbers(trials: Trials) -> dict[str, float]:
     return found
 
 
-def delay_verdicts(found: Mapping[str, float]) -> list[Verdict]:
-    """Return the findings about delay (figure 6)."""
+def delay_verdicts(found: Mapping[str, float], is_live: bool = False) -> list[Verdict]:
+    """Return the findings about delay (figure 6).
+
+    Parameters
+    ----------
+    is_live : whether they are of real processes, whose routes are not recorded.
+    """
     shares = [
         (found[f"{name}_share_before_command"], found[f"{name}_share_after_command"],
          found[f"{name}_share_of_run"])
         for name in ("lasr", "master_slave")
     ]  # fmt: skip
     right = all(
-        before == 0 and abs(after - 0.5) <= 0.05 and abs(run - 0.25) <= _SHARE_POINTS / 100
+        before == 0
+        and abs(after - 0.5) <= COMMAND_SHARE_POINTS / 100
+        and abs(run - 0.25) <= SHARE_POINTS / 100
         for before, after, run in shares
     )
     return [
@@ -92,26 +104,31 @@ def delay_verdicts(found: Mapping[str, float]) -> list[Verdict]:
                 f"{100 * run:.1f} % of the run"
                 for kind, (before, after, run) in zip((_LASR, _MASTER), shares, strict=True)
             ),
-            if_so=f"judged as 50 +- 5 % after it and 25 +- {_SHARE_POINTS} % in all",
-            if_not=f"judged as 50 +- 5 % after it and 25 +- {_SHARE_POINTS} % in all",
+            kind=FindingKind.BY_CONSTRUCTION,
+            if_so=f"judged as 50 +- {COMMAND_SHARE_POINTS:g} % after it and 25 +- {SHARE_POINTS} % in all",
+            if_not=f"judged as 50 +- {COMMAND_SHARE_POINTS:g} % after it and 25 +- {SHARE_POINTS} % in all",
         ),
         judge(
             "LASR delivers within the edge net mostly within 5 ms",
-            found["lasr_edge_p95_ms"] <= _EDGE_MS and found["lasr_left_net"] == 0,
+            found["lasr_edge_p95_ms"] <= EDGE_MS and found["lasr_left_net"] == 0,
             f"95 % within {found['lasr_edge_p95_ms']:.2f} ms, at most "
             f"{found['lasr_edge_max_ms']:.2f} ms; {found['lasr_left_net']:.0f} messages had a hop "
             f"outside the net, besides {found['lasr_left_net_in_split']:.0f} sent while the split was "
             "under way",
-            if_so="the routes were recorded: each lies in the net's part of the topic",
+            if_so="a way through the cloud takes 14.1 ms at least, by the distances of the links"
+            if is_live
+            else "the routes were recorded: each lies in the net's part of the topic",
+            if_not=_machine_reason(found),
         ),
         judge(
             "Master-slave needs at least 10 ms even within the edge net: about a round trip to "
             "the master (14.1 ms)",
-            found["master_slave_edge_min_ms"] >= _QUERY_MS,
+            found["master_slave_edge_min_ms"] >= QUERY_MS,
             f"at least {found['master_slave_edge_min_ms']:.2f} ms, median "
             f"{found['master_slave_edge_median_ms']:.2f} ms",
+            kind=FindingKind.BY_CONSTRUCTION,
+            if_so="each message waits for an answer of the master, and the way to it is the paper's",
         ),
-        _lost_verdict(found),
     ]
 
 
@@ -142,14 +159,16 @@ def error_verdicts(found: Mapping[str, float], first_frames: Mapping[str, int]) 
                 if name != "command"
             ),
             ", ".join(f"{name}: frame {frame}" for name, frame in first_frames.items()),
+            kind=FindingKind.BY_CONSTRUCTION,
             if_so="the first misdelivered frame of each system that has any",
         ),
         judge(
             "LASR reconfigures in under 100 ms, with a few misdeliveries",
-            found["lasr_reconfiguration_ms"] < _RECONFIGURED_MS and lasr <= _FEW,
+            found["lasr_reconfiguration_ms"] < RECONFIGURED_MS and lasr <= BY_FAR_FEW,
             f"the last one {found['lasr_reconfiguration_ms']:.1f} ms after the command, in the "
             f"slowest trial; {lasr:.1f} misdelivered a trial",
-            if_so=f"few: judged as {_FEW:.0f} or less of the 50 that are sent in a second",
+            if_so=f"few: judged as {BY_FAR_FEW:.0f} or less of the 50 that are sent in a second",
+            if_not=_machine_reason(found),
         ),
         judge(
             "Master-slave misdelivers more than twice as many as LASR",
@@ -163,8 +182,8 @@ def error_verdicts(found: Mapping[str, float], first_frames: Mapping[str, int]) 
         ),
         judge(
             "More devices in the other net: LASR's misdeliveries stay, master-slave's grow",
-            abs(rows["lasr"][-1] - rows["lasr"][0]) <= _FLAT
-            and rows["master_slave"][-1] > rows["master_slave"][0] + _FLAT,
+            abs(rows["lasr"][-1] - rows["lasr"][0]) <= SAME_COUNT
+            and rows["master_slave"][-1] > rows["master_slave"][0] + SAME_COUNT,
             "; ".join(
                 f"{kind.value}: "
                 + ", ".join(f"{value:.1f} (x{f})" for f, value in zip(factors, row, strict=True))
@@ -172,27 +191,30 @@ def error_verdicts(found: Mapping[str, float], first_frames: Mapping[str, int]) 
             )
             + "; master-slave with those on their way: "
             + ", ".join(f"{value:.1f}" for value in late),
-            if_so=f"judged by more than {_FLAT:g} a trial",
-            if_not=f"judged by more than {_FLAT:g} a trial. LASR's stay, but so do master-slave's: "
+            if_so=f"judged by more than {SAME_COUNT:g} a trial",
+            if_not=f"judged by more than {SAME_COUNT:g} a trial. LASR's stay, but so do master-slave's: "
             "a busy master answers later (within the edge net "
             f"{found['master_slave_edge_median_ms_x1']:.1f} ms at x1 and "
             f"{found[f'master_slave_edge_median_ms_x{most}']:.1f} ms at x{most}, median), but the "
             "command is in the same queue, before every question asked after it. The paper "
             "expects time-outs and repetitions, which did not happen here",
         ),
-        _lost_verdict(found),
     ]
 
 
-def _lost_verdict(found: Mapping[str, float]) -> Verdict:
+def _machine_reason(found: Mapping[str, float]) -> str:
+    """Return what the machine itself did to messages meanwhile, where that was measured."""
+    noise_ms = found.get("lasr_machine_p99_ms")
+    if noise_ms is None:
+        return ""
+    return f"meanwhile a round trip over bare sockets took {noise_ms:.1f} ms here, p99 of the worst trial"
+
+
+def lost_note(found: Mapping[str, float]) -> str:
+    """Return what was lost; the paper does not count that."""
     lost = {name: value for name, value in found.items() if "_lost_x" in name}
     trials = sum(value for name, value in found.items() if "_trials_x" in name)
-    return judge(
-        "Nothing is lost during the reconfiguration",
-        not any(lost.values()),
-        f"{sum(lost.values()):.0f} messages lost in {trials:.0f} trials",
-        if_so="the paper does not count losses; without failures there should be none",
-    )
+    return f"{sum(lost.values()):.0f} messages were lost in {trials:.0f} trials."
 
 
 def _arrivals(trials: Sequence[Trial]) -> list[Arrival]:

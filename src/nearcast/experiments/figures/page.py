@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from nearcast.experiments.figures.figure import FindingKind, tally
 from nearcast.experiments.figures.reproduction import Reproduction
 from nearcast.pictures.report import Cell, Link, Picture, Section, Table, Tile, write_report
 
@@ -22,6 +23,13 @@ PAPERS = {
 }
 
 
+_KIND_WORDS = {
+    FindingKind.INPUT: "inputs (numbers of the setting)",
+    FindingKind.BY_CONSTRUCTION: "by construction (they follow from a definition)",
+    FindingKind.CALIBRATED: "calibrated (an open choice was made so that they agree)",
+}
+
+
 def write_page(path: Path, made: Sequence[Reproduction], *, data: str, options: str) -> None:
     """Write the page.
 
@@ -32,8 +40,8 @@ def write_page(path: Path, made: Sequence[Reproduction], *, data: str, options: 
     data : where scenarios come from, in words.
     options : options of the command line that all figures were made with.
     """
-    verdicts = [verdict for one in made for verdict in one.result.verdicts]
-    agreeing = sum(verdict.agrees for verdict in verdicts)
+    kinds = tally([verdict for one in made for verdict in one.result.verdicts])
+    agreeing, tests = kinds.pop(FindingKind.TEST)
     papers = [PAPERS[paper] for paper in dict.fromkeys(one.figure.name[:4] for one in made)]
     write_report(
         path,
@@ -41,11 +49,15 @@ def write_page(path: Path, made: Sequence[Reproduction], *, data: str, options: 
         [_summary(made), *(_section(one, options) for one in made)],
         tiles=[
             Tile("Figures", len(made)),
-            Tile("Findings of the papers", len(verdicts)),
+            Tile("Findings that could fail", tests),
             Tile("Agree", agreeing),
-            Tile("Do not agree", len(verdicts) - agreeing),
+            Tile("Do not agree", tests - agreeing),
         ],
-        lead=f"{'; '.join(papers)}.\n\nVerdicts are computed from the numbers of this run. {data}",
+        lead=f"{'; '.join(papers)}.\n\nVerdicts are computed from the numbers of this run, by "
+        "thresholds that were fixed before it. Only tests are counted above: findings that could "
+        "have come out otherwise. Besides them there are "
+        + ", ".join(f"{total} {_KIND_WORDS[kind]}" for kind, (_, total) in kinds.items())
+        + f". {data}",
     )
 
 
@@ -54,6 +66,7 @@ def _summary(made: Sequence[Reproduction]) -> Section:
         {
             "figure": one.figure.name.replace("-", "\N{NON-BREAKING HYPHEN}"),
             "finding of the paper": verdict.finding,
+            "kind": verdict.kind.value,
             "here": verdict.ours,
             "agrees?": _answer(verdict.agrees),
         }
@@ -68,9 +81,11 @@ def _section(one: Reproduction, options: str) -> Section:
     rows: list[dict[str, Cell]] = [
         {
             "finding of the paper": verdict.finding,
+            "kind": verdict.kind.value,
             "here": verdict.ours,
             "agrees?": _answer(verdict.agrees),
             "why": verdict.why,
+            "under other settings": "; ".join(verdict.elsewhere),
         }
         for verdict in result.verdicts
     ]

@@ -6,30 +6,31 @@ from typing import Any
 
 import numpy as np
 
-from nearcast.experiments.figures.curves2021 import BAND_NOTE, six_panels
+from nearcast.experiments.figures.curves2021 import (
+    BAND_NOTE,
+    READINGS_NOTE,
+    TOGETHER,
+    six_panels,
+)
 from nearcast.experiments.figures.figure import (
     Effort,
     FigureResult,
     PaperFigure,
     SweepRows,
     Verdict,
+    beside,
     judge,
 )
 from nearcast.experiments.figures.settings import cells_2021
 from nearcast.experiments.figures.sigma_sweep import SIGMAS_KM, sigmas_km
 from nearcast.experiments.figures.summary import Curves, Point, summarise
+from nearcast.experiments.figures.thresholds import LITTLE, LOCAL_KM, PAPER_K
 from nearcast.pictures.sweep_panels import Line, draw_sweep_panels
 from nearcast.pipeline.sweep.cell import SweepCell
 
 __all__ = ["FIGURE_16", "verdicts"]
 
 _REGIONS = (1, 2, 4, 6, 8, 10, 12, 14, 16)
-_LOCAL_KM = 5.0
-"""Up to this spread the paper calls locality small."""
-_PAPER_K = 4.0
-"""The K of the paper's other figures."""
-_LITTLE = 0.25
-"""A delay that varies by less than this part of its least value does not vary much."""
 # Dark to light, told apart in grey as well.
 _COLOURS = dict(
     zip(SIGMAS_KM, ("#000000", "#3B4A8F", "#21918C", "#5EB445", "#E3B505"), strict=True)
@@ -37,10 +38,10 @@ _COLOURS = dict(
 _MARKERS = dict(zip(SIGMAS_KM, "osD^v", strict=True))
 
 
-def _points(effort: Effort) -> list[Point]:
+def _points(effort: Effort, method: str = "reloc") -> list[Point]:
     regions = (1, 4, 16) if effort.few_points else _REGIONS
     return [
-        Point(float(count), _line(sigma_km), cells_2021(effort, sigma_km, 2.0, count, "reloc"))
+        Point(float(count), _line(sigma_km), cells_2021(effort, sigma_km, 2.0, count, method))
         for sigma_km in sigmas_km(effort)
         for count in regions
     ]
@@ -49,13 +50,14 @@ def _points(effort: Effort) -> list[Point]:
 def _optimised(effort: Effort) -> list[Point]:
     """Return the same settings without regions: the cells that figure 14 has, too."""
     return [
-        Point(_PAPER_K, _line(sigma_km), cells_2021(effort, sigma_km, 2.0, 4, "optimised"))
+        Point(PAPER_K, _line(sigma_km), cells_2021(effort, sigma_km, 2.0, 4, "optimised"))
         for sigma_km in sigmas_km(effort)
     ]
 
 
 def _cells(effort: Effort) -> list[SweepCell]:
-    return [cell for point in (*_points(effort), *_optimised(effort)) for cell in point.cells]
+    points = (*_points(effort), *_points(effort, "reloc-together"), *_optimised(effort))
+    return [cell for point in points for cell in point.cells]
 
 
 def _line(sigma_km: float) -> str:
@@ -69,11 +71,14 @@ def _look(line: str) -> dict[str, Any]:
 
 def _result(effort: Effort, rows: SweepRows) -> FigureResult:
     curves, best = summarise(_points(effort), rows), summarise(_optimised(effort), rows)
+    together = summarise(_points(effort, "reloc-together"), rows)
+    few = [count for count in curves.xs(curves.lines[0]) if count <= PAPER_K]
+    told = beside(verdicts(curves), verdicts(curves.at(few)), f"K up to {PAPER_K}")
     floors = [
         Line(
             "optimised (colours as RELOC)",
             x=np.array([curves.xs(line)[0], curves.xs(line)[-1]]),
-            mean=np.full(2, best.mean(line, _PAPER_K, "Y")),
+            mean=np.full(2, best.mean(line, PAPER_K, "Y")),
             low=np.full(2, np.nan),
             high=np.full(2, np.nan),
             colour=_look(line)["colour"],
@@ -91,14 +96,16 @@ def _result(effort: Effort, rows: SweepRows) -> FigureResult:
     )
     csv_rows = curves.csv_rows("regions", "setting")
     for row in csv_rows:
-        row["optimised_Y"] = best.mean(str(row["setting"]), _PAPER_K, "Y")
+        setting = str(row["setting"])
+        row["optimised_Y"] = best.mean(setting, PAPER_K, "Y")
+        row["together_Y"] = together.mean(setting, float(str(row["regions"])), "Y")
     return FigureResult(
         rows=csv_rows,
-        verdicts=verdicts(curves),
+        verdicts=beside(told, verdicts(together), TOGETHER),
         pictures={"": picture},
         alternative="Six panels against K: storage, load, distance to the home, Y, Y1 and Y2 of "
         "RELOC for each spread sigma.",
-        notes=[_best_note(curves, best)],
+        notes=[_best_note(curves, best), READINGS_NOTE],
     )
 
 
@@ -106,15 +113,15 @@ def _best_note(curves: Curves, best: Curves) -> str:
     parts = []
     for line in curves.lines:
         least = min(curves.means(line, "Y"))
-        parts.append(f"{line}: {100 * (least / best.mean(line, _PAPER_K, 'Y') - 1):.0f} %")
+        parts.append(f"{line}: {100 * (least / best.mean(line, PAPER_K, 'Y') - 1):.0f} %")
     return "RELOC with its best K is still above `optimised`, which needs no K: " + ", ".join(parts)
 
 
 def verdicts(curves: Curves) -> list[Verdict]:
     """Return the paper's findings against the curves."""
     spread = {line: float(line.split()[1]) for line in curves.lines}
-    wide = [line for line, sigma_km in spread.items() if sigma_km > _LOCAL_KM]
-    local = [line for line, sigma_km in spread.items() if sigma_km <= _LOCAL_KM]
+    wide = [line for line, sigma_km in spread.items() if sigma_km > LOCAL_KM]
+    local = [line for line, sigma_km in spread.items() if sigma_km <= LOCAL_KM]
     varies = {
         line: max(curves.means(line, "Y")) / min(curves.means(line, "Y")) - 1
         for line in curves.lines
@@ -124,20 +131,14 @@ def verdicts(curves: Curves) -> list[Verdict]:
         for line in curves.lines
     }
     middle = max(curves.xs(curves.lines[0])) / 2
-    few = {
-        line: [curves.mean(line, count, "Y") for count in curves.xs(line) if count <= _PAPER_K]
-        for line in wide
-    }
-    until = ", ".join(f"+{100 * (max(ms) / min(ms) - 1):.0f} %" for ms in few.values())
     return [
         judge(
             "When sigma is 10, 15 or 20 the delay fluctuates with K but does not vary so much",
-            all(varies[line] < _LITTLE for line in wide),
+            all(varies[line] < LITTLE for line in wide),
             "largest over smallest Y: "
-            + ", ".join(f"+{100 * varies[line]:.0f} % ({line})" for line in wide)
-            + f"; among K up to {_PAPER_K:g}: {until}",
-            if_so=f"judged as varying by less than {100 * _LITTLE:.0f} %",
-            if_not=f"judged as varying by {100 * _LITTLE:.0f} % or more. The more regions, the "
+            + ", ".join(f"+{100 * varies[line]:.0f} % ({line})" for line in wide),
+            if_so=f"judged as varying by less than {100 * LITTLE:.0f} %",
+            if_not=f"judged as varying by {100 * LITTLE:.0f} % or more. The more regions, the "
             "more servers keep a wide topic: storage overflows and the cloud is paid, until with "
             "one server a region RELOC is NS. The paper does not say up to which K it went",
         ),

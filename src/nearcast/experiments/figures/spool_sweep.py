@@ -6,6 +6,8 @@ from nearcast.experiments.figures.curves2021 import (
     BAND_NOTE,
     METHODS,
     PUBLISHED,
+    READINGS_NOTE,
+    TOGETHER,
     least_lines,
     left_on_the_table,
     limit_lines,
@@ -18,11 +20,13 @@ from nearcast.experiments.figures.figure import (
     PaperFigure,
     SweepRows,
     Verdict,
+    beside,
     judge,
     paper_name,
 )
 from nearcast.experiments.figures.settings import COMPUTE_2021, STORAGE_2021, cells_2021
 from nearcast.experiments.figures.summary import Curves, Point, summarise
+from nearcast.experiments.figures.thresholds import LITTLE
 from nearcast.pictures.sweep_panels import draw_sweep_panels
 from nearcast.pipeline.sweep.cell import SweepCell
 
@@ -30,14 +34,14 @@ __all__ = ["FIGURE_15", "verdicts"]
 
 _SPOOLS_PER_MEMBER = (1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0)
 _SIGMA_KM, _TOPICS = 5.0, 64
-_LITTLE = 0.25
-"""A rise by less than this part is little."""
+_ELSEWHERE_P = (2.0, 3.0)
+"""The paper does not say which p it tried: here servers are in use, but not all of them full."""
 _METHODS = (*METHODS, "relation")
 """RELO is RELOC before its cooperation step, of which the paper speaks here."""
 
 
 def _points(effort: Effort) -> list[Point]:
-    spools = (2.0, 6.0) if effort.few_points else _SPOOLS_PER_MEMBER
+    spools = (2.0, 3.0, 6.0) if effort.few_points else _SPOOLS_PER_MEMBER
     return [
         Point(spool, method, cells_2021(effort, _SIGMA_KM, spool, 4, method))
         for method in _METHODS
@@ -63,12 +67,13 @@ def _result(effort: Effort, rows: SweepRows) -> FigureResult:
     csv_rows = curves.csv_rows("spool_per_member", "method")
     return FigureResult(
         rows=csv_rows,
-        verdicts=verdicts(curves),
+        verdicts=_with_other_settings(curves),
         pictures={"": picture},
         alternative="Six panels against the average spool: storage, load, distance to the home, "
         "Y, Y1 and Y2 of each method, with the limits.",
         notes=[
             left_on_the_table(curves),
+            READINGS_NOTE,
             "RELO is drawn to show RELOC before its cooperation step; the paper's figure has only "
             "RA, NS, OTOS and RELOC.",
         ],
@@ -77,6 +82,17 @@ def _result(effort: Effort, rows: SweepRows) -> FigureResult:
 
 def _label(method: str) -> str:
     return "RELO (RELOC without cooperation)" if method == "relation" else paper_name(method)
+
+
+def _with_other_settings(curves: Curves) -> list[Verdict]:
+    """Return the verdicts beside those of other spools, and of the other cooperation."""
+    before, at = _ELSEWHERE_P
+    other = curves.instead("reloc", "reloc-together")
+    found = verdicts(curves)
+    for some, words in ((curves, ""), (other, f", {TOGETHER}")):
+        here = [*verdicts(some.at([at]))[:1], _rise_verdict(some, before, at)]
+        found = beside(found, here, f"at p = {at:g}{words}")
+    return beside(found, verdicts(other), TOGETHER)
 
 
 def verdicts(curves: Curves) -> list[Verdict]:
@@ -100,7 +116,8 @@ def verdicts(curves: Curves) -> list[Verdict]:
     ]
 
 
-def _rise_verdict(curves: Curves) -> Verdict:
+def _rise_verdict(curves: Curves, start: float | None = None, end: float | None = None) -> Verdict:
+    """Judge the rise from one p to another; None: across the limits of the relation step."""
     spools = curves.xs("reloc")
     over = [
         p
@@ -109,20 +126,20 @@ def _rise_verdict(curves: Curves) -> Verdict:
         or curves.mean("relation", p, "compute_used") > COMPUTE_2021
     ]
     # Against the largest spool that the relation step still gets along with.
-    start = max((p for p in spools if p not in over), default=spools[0])
-    end = over[0] if over else spools[-1]
+    start = start or max((p for p in spools if p not in over), default=spools[0])
+    end = end or (over[0] if over else spools[-1])
     before, after = curves.mean("reloc", start, "Y"), curves.mean("reloc", end, "Y")
     saved = curves.mean("relation", end, "Y") - after
     load = curves.mean("reloc", end, "compute_used") / COMPUTE_2021
     return judge(
         "Even when storage and load are over the limits after the relation step, Y rises little "
         "by virtue of the cooperation step",
-        after / before - 1 < _LITTLE and saved >= 0,
-        (f"over a limit from p = {end:g} on: " if over else "never over a limit: ")
+        after / before - 1 < LITTLE and saved >= 0,
+        (f"over a limit from p = {over[0]:g} on: " if over else "never over a limit: ")
         + f"Y of RELOC from {before:.2f} ms at p = {start:g} to {after:.2f} ms at p = {end:g}, "
-        f"{saved:.2f} ms less than without cooperation",
-        if_so=f"judged as rising by less than {100 * _LITTLE:.0f} %",
-        if_not=f"judged as rising by {100 * _LITTLE:.0f} % or more. At p = {end:g} the load of all "
+        f"{abs(saved):.3f} ms {'less' if saved >= 0 else 'more'} than without cooperation",
+        if_so=f"judged as rising by less than {100 * LITTLE:.0f} %",
+        if_not=f"judged as rising by {100 * LITTLE:.0f} % or more. At p = {end:g} the load of all "
         f"servers together is {100 * load:.0f} % of what they can do: there is no server to move "
         "clients to, and moving them one by one doubles spools",
     )

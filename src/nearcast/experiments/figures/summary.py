@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -96,6 +96,16 @@ class Curves:
     def means(self, line: str, metric: str) -> list[float]:
         """Return the means along a line."""
         return [self.mean(line, x, metric) for x in self.xs(line)]
+
+    def at(self, xs: Container[float]) -> Curves:
+        """Return the points at some x only."""
+        return Curves({key: value for key, value in self._values.items() if key[1] in xs})
+
+    def instead(self, line: str, other: str) -> Curves:
+        """Return the same with another line in the place of one."""
+        kept = {key: value for key, value in self._values.items() if key[0] not in (line, other)}
+        moved = {(line, x): value for (name, x), value in self._values.items() if name == other}
+        return Curves(kept | moved)
 
     def has(self, line: str, metric: str) -> bool:
         """Return whether a line has a metric at every point."""

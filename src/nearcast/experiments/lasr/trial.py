@@ -40,6 +40,8 @@ class Arrival:
     """Through the overlay; of master-slave none."""
     left_net: bool
     """Whether a hop between sender and receiver was outside the edge net."""
+    went_astray: bool = False
+    """Whether d1 may have got it, and told its sender that the replica has it."""
 
     @property
     def delay_ms(self) -> float:
@@ -64,13 +66,20 @@ class Trial:
     rejected: int
     command_s: float
     split_at: int
+    machine_p99_ms: float | None = None
+    """With real processes: what a round trip over bare sockets took meanwhile, p99."""
 
     def misdelivered(self) -> list[Arrival]:
-        """Return frames of the delegated half that were sent after the command, to d1."""
+        """Return frames of the delegated half that were sent after the command, to d1.
+
+        Also those that d1 did not process but sent on, or may have (`went_astray`).
+        """
         return [
             one
             for one in self.arrivals
-            if one.index < self.split_at and one.sent_s >= self.command_s and one.receiver == TARGET
+            if one.index < self.split_at
+            and one.sent_s >= self.command_s
+            and (one.receiver == TARGET or one.went_astray)
         ]
 
     def late_at_original(self) -> list[Arrival]:
@@ -80,7 +89,7 @@ class Trial:
             for one in self.arrivals
             if one.index < self.split_at
             and one.received_s >= self.command_s
-            and one.receiver == TARGET
+            and (one.receiver == TARGET or one.went_astray)
         ]
 
     def reconfiguration_ms(self) -> float:

@@ -35,6 +35,9 @@ class SessionsPoint:
     disconnections: int
     seconds: float
     load_cpu_percent: float
+    questions: int
+    """That clients of other homes asked meanwhile, each every `second_opinion_s`."""
+    questions_answered: int
 
 
 def run(

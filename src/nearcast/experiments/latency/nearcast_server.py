@@ -47,6 +47,7 @@ def run_nearcast(
     publishers: int = PUBLISHERS,
     subscribers: int = SUBSCRIBERS,
     topics: int = TOPICS,
+    processor: str = RECENT,
 ) -> AbstractContextManager[NearcastServer]:
     """Run edge servers with the processor of this bench, gone after the block.
 
@@ -56,23 +57,26 @@ def run_nearcast(
         Whether the processor works in the server's loop or in a child process.
     two_edges
         Whether subscribers have an edge server of their own; brokers stay with the publishers.
+    processor
+        Of a server alone.
     """
     senders = [f"publisher{index}" for index in range(publishers)]
     receivers = [f"subscriber{index}" for index in range(subscribers)]
     if two_edges:
         return _run_two_edges(senders, receivers, topics, inline)
-    return _run_standalone(senders, receivers, inline)
+    return _run_standalone(senders, receivers, processor, inline)
 
 
 @contextmanager
 def _run_standalone(
-    senders: Sequence[str], receivers: Sequence[str], inline: bool
+    senders: Sequence[str], receivers: Sequence[str], processor: str, inline: bool
 ) -> Iterator[NearcastServer]:
     """Run one edge with its helpers and nothing else: what it takes is what an edge takes."""
     with tempfile.TemporaryDirectory(prefix="nearcast-bench-") as text:
         folder = StandaloneFolder(Path(text) / "data")
         words = [f"--data={folder.path}", "--port=0", "--http-port=0", "--json"]
-        words += [f"--processor={RECENT}", *([f"--inline-processor={RECENT}"] if inline else [])]
+        words += [f"--processor={processor}"]
+        words += [f"--inline-processor={processor}"] if inline else []
         words += [f"--session-limit={len(senders) + len(receivers) + _SPARE_SESSIONS}"]
         with _process(words, Path(text) / "output") as pid:
             everybody = folder.enrol([*senders, *receivers])

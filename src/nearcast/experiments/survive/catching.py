@@ -9,7 +9,8 @@ from nearcast.experiments.survive.attacks import ATTACKS
 from nearcast.experiments.survive.bad_input import BadInputReport, feed
 from nearcast.experiments.survive.hostile_members import run_hostile_members
 from nearcast.experiments.survive.lies import LIES
-from nearcast.experiments.survive.schedule import run_schedule
+from nearcast.experiments.survive.revoked_home import RevokedHome
+from nearcast.experiments.survive.schedule import run_long_outages, run_schedule
 from nearcast.server.site_orders import ClientOrder, Orders
 from nearcast.spool.changes import Group, Position, TopicChange
 from nearcast.spool.log import SpoolLog, SpoolSettings
@@ -18,7 +19,16 @@ from nearcast.testing.simulated_site import SimulatedSite
 from nearcast.trust.rights import Rights
 from nearcast.wire.actions import Acknowledged, Confirmed
 
-__all__ = ["attack", "bad_input", "hostile_members", "rights", "schedules", "truncation"]
+__all__ = [
+    "attack",
+    "bad_input",
+    "hostile_members",
+    "long_outages",
+    "revoked_home",
+    "rights",
+    "schedules",
+    "truncation",
+]
 
 _SEEDS = 60
 
@@ -32,6 +42,11 @@ def schedules(*kinds: str, seeds: Sequence[int] = range(_SEEDS)) -> bool:
         except Exception:  # a bug may also show like this
             return True
     return False
+
+
+def long_outages(*seeds: int) -> bool:
+    """Run schedules of outages after which clients go elsewhere."""
+    return any(run_long_outages(seed).findings.violations for seed in seeds)
 
 
 def attack(kind: str, each: int = 100) -> bool:
@@ -71,6 +86,11 @@ def rights() -> bool:
         isinstance(event, Acknowledged) or (isinstance(event, Confirmed) and event.accepted)
         for _, event in client.events
     )
+
+
+def revoked_home() -> bool:
+    """Revoke a home that does not tell its client."""
+    return bool(RevokedHome(1).violations())
 
 
 def truncation() -> bool:

@@ -4,22 +4,26 @@ from __future__ import annotations
 
 import errno
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from nearcast.experiments.survive.trial_site import TrialSite
 from nearcast.testing.simulated_server import SimulatedServer
 
-__all__ = ["FAULTS", "Faults"]
+__all__ = ["FAULTS", "LONG_OUTAGES_S", "SHORT_OUTAGES_S", "Faults"]
 
 _HOUR_S = 3_600.0
 _FULL_BYTES = 200
+SHORT_OUTAGES_S = (0.05, 0.5, 2.0)
+LONG_OUTAGES_S = (0.5, 10.0, 20.0, 40.0)
+"""Long enough for clients to go elsewhere."""
 
 
 class Faults:
     """Breaks a trial site at random; `heal` mends everything."""
 
-    def __init__(self, trial: TrialSite) -> None:
+    def __init__(self, trial: TrialSite, outages_s: Sequence[float] = SHORT_OUTAGES_S) -> None:
         self._trial, self._site, self._rng = trial, trial.site, trial.rng
+        self._outages_s = outages_s
         self.counts: Counter[str] = Counter()
         """How often each kind of fault was injected."""
         self._healed = False
@@ -140,7 +144,7 @@ class Faults:
         return pair if self._rng.random() < 0.5 else (pair[1], pair[0])
 
     def _later(self, repair: Callable[[], None]) -> None:
-        self._site.later(self._rng.choice((0.05, 0.5, 2.0)) * (0.5 + self._rng.random()), repair)
+        self._site.later(self._rng.choice(self._outages_s) * (0.5 + self._rng.random()), repair)
 
     def _restart_later(self, server: SimulatedServer) -> None:
         self._later(lambda: self._start(server))

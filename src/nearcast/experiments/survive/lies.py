@@ -1,7 +1,7 @@
 """Lies of a server: e1 has a valid link and speaks of streams and clients that are not its own.
 
 What a server can do that was broken into is in ``docs/threat-model.md``: it can speak for clients
-whose credentials it was shown, and notify subscribers of topics that they subscribe to.
+that are there, and notify subscribers of topics that they subscribe to.
 """
 
 from __future__ import annotations
@@ -13,32 +13,51 @@ from msgspec import structs
 
 from nearcast.broker.ownership import Token
 from nearcast.experiments.survive.attacked_site import AttackedSite
-from nearcast.server.broker_messages import Advance, Claim, Copies, CopyAck, Denied, Yielded
+from nearcast.experiments.survive.trial_site import CLOUD
+from nearcast.server.broker_messages import (
+    Advance,
+    Claim,
+    Copies,
+    CopyAck,
+    CopyNack,
+    Denied,
+    Yielded,
+)
 from nearcast.server.mesh_messages import (
+    Manages,
+    MeshMessage,
+    NewOrders,
+    Notice,
+    Notices,
+    SpoolDamaged,
+    Undelivered,
+    encode_mesh,
+)
+from nearcast.server.peer_channel import Frame, encode_frame
+from nearcast.server.proof_messages import HomeProved, Vouch
+from nearcast.server.publisher_messages import (
     Forward,
     ForwardAck,
     ForwardBusy,
     ForwardNack,
     ForwardRefuse,
-    MeshMessage,
-    NewOrders,
-    Notice,
-    Notices,
-    Undelivered,
-    encode_mesh,
 )
-from nearcast.server.peer_channel import Frame, encode_frame
 from nearcast.server.signed_orders import sign_orders
 from nearcast.spool.changes import Position
+from nearcast.testing.authority import ALWAYS, SmallAuthority
 from nearcast.testing.simulated_server import SimulatedServer
+from nearcast.trust.credentials import ServerCredential, issue_server
+from nearcast.trust.revocations import Revocation, RevocationList, issue_revoked_servers
 from nearcast.trust.signed import SigningKey
 from nearcast.wire.hot_frames import encode_notify
-from nearcast.wire.messages import Notify
+from nearcast.wire.messages import Notify, Revoked
 from nearcast.wire.publication import Origin, Publication
 
 __all__ = ["LIES"]
 
 _AT_ONCE = 50
+_SILENT_S = 60.0
+"""After which a publisher might be elsewhere, for all that its broker hears of it."""
 _TOPIC, _VICTIM = "t0", "p0"
 _INCARNATION = 77
 _FORGERS_KEY = b"f" * 32
@@ -99,6 +118,35 @@ def _forward(attacked: AttackedSite, number: int) -> MeshMessage:
     return Forward(_TOPIC, (lie.record(),), (1,))
 
 
+def _forward_silent(attacked: AttackedSite, number: int) -> MeshMessage:
+    """Publish in the name of p0, which is at e0 and has been silent for long."""
+    kinds: list[MeshMessage] = [
+        Vouch((attacked.site.clients[_VICTIM].credential,)),
+        Forward(
+            _TOPIC, (_record(attacked, number, Origin.DIRECT),), (_sequence(attacked, number),)
+        ),
+        HomeProved(_VICTIM, number.to_bytes(16, "big"), number.to_bytes(16, "big")),
+        Claim(_TOPIC, (_VICTIM,), Token(0, number, "e1", 1)),
+    ]
+    return kinds[number % len(kinds)]
+
+
+def _manages(attacked: AttackedSite, number: int) -> MeshMessage:
+    """Say that it manages a topic, and ask for what others have of it."""
+    kinds: list[MeshMessage] = [
+        Manages(_TOPIC, past=number % 8 == 0, publisher=_VICTIM),
+        SpoolDamaged(_TOPIC),
+        CopyNack(_TOPIC, _VICTIM, _epoch(attacked), ((1, 20),)),
+        _record_copies(attacked, number),
+    ]
+    return kinds[number % len(kinds)]
+
+
+def _record_copies(attacked: AttackedSite, number: int) -> MeshMessage:
+    lie = Publication(_TOPIC, f"made up {number % 7}", 1, 1, 0, 0, 0.0, 0.0, b"t0 p0 999")
+    return Copies(_TOPIC, (lie.record(),))
+
+
 def _copies(attacked: AttackedSite, number: int) -> MeshMessage:
     return Copies(_TOPIC, (_record(attacked, number, Origin.COPY),))
 
@@ -144,6 +192,43 @@ def _orders(attacked: AttackedSite, number: int) -> MeshMessage:
     return NewOrders(sign_orders(signer, forged))  # a right signature over the wrong link as well
 
 
+def _revoked_servers(attacked: AttackedSite, each: int) -> None:
+    """Have the home of p0 and s0 tell them lists of revoked servers that nobody signed who may."""
+    forger, authority = SmallAuthority(_FORGERS_KEY), attacked.site.authority
+    key = SigningKey(_FORGERS_KEY)
+    entries = tuple(Revocation("server", name, 1 << 62, 1 << 40) for name in ("e0", "e1", CLOUD))
+    true = authority.revoked_servers("e0")["revoked_servers"][0]
+    credential = ServerCredential("e1", "edge", bytes(32), 9, ALWAYS, key.public_key, ("orders",))
+    signers = [b"", true, authority.server("e1", bytes(32)), issue_server(forger.key, credential)]
+    signers += [issue_server(authority.key, credential), authority.client("p0", bytes(32))]
+    node = attacked.home.node
+    assert node is not None
+    assert node.sessions is not None
+    for number in range(each):
+        (page,) = issue_revoked_servers(key, RevocationList(number, 0, entries))
+        if number % 7 == 6:  # a list of the authority, with a bit flipped
+            flipped = bytearray(true)
+            flipped[attacked.rng.randrange(len(flipped))] ^= 1 << number % 8
+            page = bytes(flipped)
+        for client in ("p0", "s0"):
+            node.sessions.tell(client, Revoked(page, signers[number % len(signers)]))
+        if number % 16 == 15:
+            attacked.home.do(node.on_timer(attacked.site.now))
+            attacked.site.run(0.01)
+    if any(one.session.revoked for one in attacked.site.clients.values()):
+        attacked.report.violations.append("a client believed a forged list of revoked servers")
+
+
+def _after_silence(
+    tell: Callable[[AttackedSite, int], None],
+) -> Callable[[AttackedSite, int], None]:
+    def attack(attacked: AttackedSite, each: int) -> None:
+        attacked.site.run(_SILENT_S)
+        tell(attacked, each)
+
+    return attack
+
+
 def _home(attacked: AttackedSite) -> SimulatedServer:
     return attacked.home
 
@@ -157,6 +242,7 @@ def _all() -> Iterator[tuple[str, Callable[[AttackedSite, int], None]]]:
         ("lies: acknowledged", _forward_ack, _home),
         ("lies: missing, busy, refused", _forward_others, _home),
         ("lies: publications", _forward, _cloud),
+        ("lies: topics that it manages", _manages, _cloud),
         ("lies: copies", _copies, _cloud),
         ("lies: positions", _advance, _cloud),
         ("lies: yielded", _yielded, _cloud),
@@ -166,6 +252,8 @@ def _all() -> Iterator[tuple[str, Callable[[AttackedSite, int], None]]]:
         ("lies: orders", _orders, _home),
     ):
         yield name, partial(_tell, lie, to)
+    yield "lies: revoked servers", _revoked_servers
+    yield "lies: silent publishers", _after_silence(partial(_tell, _forward_silent, _cloud))
 
 
 LIES: dict[str, Callable[[AttackedSite, int], None]] = dict(_all())

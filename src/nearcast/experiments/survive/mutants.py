@@ -105,8 +105,8 @@ def _ack_before_sync(self: Any, groups: Any) -> None:
 
 def _share_at_once(self: Any, topic: str, server: str) -> None:
     own = (one for one in self.topics[topic].spool.view() if one.origin is Origin.DIRECT)
-    self._actions.copies.append(Copy(server, topic, tuple(own), is_bulk=True))
-    self._has_answers = True
+    self._pass.actions.copies.append(Copy(server, topic, tuple(own), is_bulk=True))
+    self._pass.has_answers = True
 
 
 def _any_key(self: Any, data: bytes, _public_key: bytes, now_s: float) -> ClientCredential:
@@ -140,10 +140,6 @@ def _nothing(*_: Any, **__: Any) -> None:
 
 def _yes(*_: Any, **__: Any) -> bool:
     return True
-
-
-def _no(*_: Any, **__: Any) -> bool:
-    return False
 
 
 def _accept_all(_self: Any, fields: Any, arrived_us: int) -> Any:
@@ -183,6 +179,12 @@ def _all_mutants() -> Iterable[Mutant]:
             f"{_BROKER}claims.TopicClaims.own",
             _own_at_once,
             partial(schedules, "switch_plan", "cut"),
+        ),
+        Mutant(
+            "who stood in is not named",
+            f"{_SERVER}topic_registry.TopicRegistry.rumours",
+            lambda *_: {},
+            partial(catching.long_outages, 1090),
         ),
         Mutant(
             "gaps skipped",
@@ -242,7 +244,7 @@ def _all_mutants() -> Iterable[Mutant]:
             "orders are not kept",
             "nearcast.testing.simulated_server.SimulatedServer._save_orders",
             _nothing,
-            partial(schedules, "crash", "switch_plan", seeds=range(80, 140)),
+            partial(schedules, "crash", "switch_plan", seeds=(448, 222, 403, 614, 783)),
         ),
         Mutant(
             "truncated segments are not noticed",
@@ -303,6 +305,24 @@ def _all_mutants() -> Iterable[Mutant]:
             f"{_SERVER}router.Router._check",
             _nothing,
             partial(attack, "lies: acknowledged"),
+        ),
+        Mutant(
+            "clients go on with revoked servers",
+            f"{_TRUST}revoked_servers.RevokedServers.check",
+            _nothing,
+            catching.revoked_home,
+        ),
+        Mutant(
+            "clients ask nobody but their home who was revoked",
+            f"{_WIRE}second_opinion.SecondOpinion.begin",
+            _nothing,
+            catching.revoked_home,
+        ),
+        Mutant(
+            "a home can take the other ways away",
+            f"{_WIRE}ways.Ways.met",
+            _nothing,
+            catching.revoked_home,
         ),
         Mutant(
             "bad UTF-8 between servers raises",

@@ -17,7 +17,7 @@ from nearcast.experiments.survive.flood import run_floods
 from nearcast.experiments.survive.hostile_members import run_hostile_members
 from nearcast.experiments.survive.live_faults import LiveCounts, run_live
 from nearcast.experiments.survive.mutants import run_mutants
-from nearcast.experiments.survive.schedule import run_schedule
+from nearcast.experiments.survive.schedule import run_long_outages, run_schedule
 
 __all__ = ["PARTS", "SurviveResult", "run"]
 
@@ -25,6 +25,8 @@ PARTS = ("processes", "flood", "attacks", "bad input", "mutants", "schedules")
 _WHOLE_MINUTES = 5.0
 """A run of this length has all counts; a shorter one its share of them."""
 _SCHEDULES_SHARE = 0.4
+_LONG_EVERY = 10
+"""One in so many schedules has outages after which clients go elsewhere."""
 _FLOOD_PER_S = 50_000.0
 _FLOOD_S = 10.0
 Begin = Callable[[str], object]
@@ -125,7 +127,8 @@ def _run_mutants(result: SurviveResult) -> None:
 
 
 def _run_schedule(result: SurviveResult, seed: int) -> None:
-    schedule = run_schedule(seed)
+    is_long = seed % _LONG_EVERY == 0
+    schedule = run_long_outages(seed) if is_long else run_schedule(seed)
     counts, found = result.counts, schedule.findings
     counts["schedules"] += 1
     counts["faults"] += schedule.faults.total()

@@ -7,13 +7,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from nearcast.experiments.survive.checker import Findings, check
-from nearcast.experiments.survive.faults import FAULTS, Faults
+from nearcast.experiments.survive.faults import FAULTS, LONG_OUTAGES_S, SHORT_OUTAGES_S, Faults
 from nearcast.experiments.survive.trial_site import TrialSite
 
-__all__ = ["LOSSLESS", "Schedule", "run_schedule"]
+__all__ = ["LOSSLESS", "Schedule", "run_long_outages", "run_schedule"]
 
 LOSSLESS = frozenset({"kill_manager", "restart_publisher", "switch_plan"})
 """Faults after which nothing has to be sent again: subscribers hear nothing late."""
+_LONG_OUTAGES = (
+    *("kill", "kill", "kill_manager", "kill_manager", "switch_plan", "cut_power", "cut"),
+    *("pause", "crash", "go_offline"),
+)
+_LONG_RESTS_S = (0.0, 2.0, 6.0, 12.0, 25.0)
 _HEAL_S = 60
 _QUIET_S = 12.0
 
@@ -34,6 +39,8 @@ def run_schedule(
     faults: int = 6,
     messages: int = 4,
     takeover_s: float = 3.0,
+    outages_s: Sequence[float] = SHORT_OUTAGES_S,
+    rests_s: Sequence[float] = (0.0, 0.3, 2.0),
 ) -> Schedule:
     """Run the schedule of a seed: the same seed gives the same one.
 
@@ -47,6 +54,10 @@ def run_schedule(
         Published around each fault.
     takeover_s
         How long a server is away before others go on without it.
+    outages_s
+        How long faults last, about; drawn for each.
+    rests_s
+        How long nothing new happens after one; drawn for each.
     """
     trial = TrialSite(
         seed,
@@ -60,12 +71,12 @@ def run_schedule(
         takeover_s=takeover_s,
     )
     trial.start()
-    injected = Faults(trial)
+    injected = Faults(trial, outages_s)
     for _ in range(faults):
         trial.publish_some(messages, 0.1)
         injected.inject(trial.rng.choice(kinds))
         trial.publish_some(messages, 0.1)
-        trial.site.run(trial.rng.choice((0.0, 0.3, 2.0)))
+        trial.site.run(trial.rng.choice(rests_s))
     injected.heal()
     for _ in range(_HEAL_S):
         trial.site.run(1.0)
@@ -74,3 +85,8 @@ def run_schedule(
     trial.publish_some(messages, 0.1)
     trial.site.run(_QUIET_S)
     return Schedule(seed, injected.counts, check(trial))
+
+
+def run_long_outages(seed: int) -> Schedule:
+    """Run a schedule of faults that last long enough for clients to go elsewhere."""
+    return run_schedule(seed, _LONG_OUTAGES, outages_s=LONG_OUTAGES_S, rests_s=_LONG_RESTS_S)

@@ -208,8 +208,9 @@ class TrialSite:
                     since_s, lost = server.incident_times[at], incident.fields["given_up"]
                     owners = {one: self.site.servers[one].incarnation for one in lost}
                     self.takeovers += [
-                        Takeover(incident.fields["topic"], publisher, since_s, owners, since_s)
-                        for publisher in incident.fields["publishers"]
+                        Takeover(topic, publisher, since_s, dict(owners), since_s)
+                        for topic, publishers in incident.fields["publishers"].items()
+                        for publisher in publishers
                     ]
         for one in self.takeovers:
             for name in list(one.owners):
@@ -223,7 +224,7 @@ class TrialSite:
         if server.node is None or server.incarnation != takeover.owners[name]:
             return False
         topic = server.node.broker.topics.get(takeover.topic)
-        return topic is not None and topic.claims.owns(takeover.publisher)
+        return topic is not None and topic.claims.owners.owns(takeover.publisher)
 
     def _note_acknowledged(self, name: str, event: Acknowledged, at_s: float) -> None:
         for message in self.messages:

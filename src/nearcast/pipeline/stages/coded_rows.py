@@ -10,34 +10,47 @@ import pyarrow as pa
 from pyspark.sql import functions as sf
 
 from nearcast.domain.imports.publications import medians
-from nearcast.domain.scenario import FloatArray
+from nearcast.domain.scenario import FloatArray, OffsetArray
 from nearcast.geo.projection import LocalProjection
 from nearcast.pipeline.blocks import block_count
-from nearcast.pipeline.shared_arrays import SharedArrays
-from nearcast.pipeline.stages.names import gather, index_of, names_in
+from nearcast.pipeline.stages.driver_tables import collect
+from nearcast.pipeline.stages.medians import exact_medians
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
-    from nearcast.pipeline.workspace import Workspace
-
-__all__ = ["CODED_SCHEMA", "SUBSCRIPTION_SCHEMA", "client_places", "code_rows", "count_members"]
+__all__ = [
+    "BUSY_ROWS",
+    "CODED_SCHEMA",
+    "SUBSCRIPTION_SCHEMA",
+    "client_places",
+    "code_rows",
+    "count_members",
+]
 
 CODED_SCHEMA = "topic_index int, client_index int, x_km double, y_km double, is_message boolean"
 """No topic: a report, or one that nobody publishes to."""
 SUBSCRIPTION_SCHEMA = "subscribes boolean, time_s double, row bigint"
 """What is added where the log tells who subscribed; `subscribes` is null in other rows."""
+_AXES = ("x_km", "y_km")
 _ROWS_OF_A_BLOCK = 1_000_000
 """A worker sorts so many positions at once; more would only take more memory."""
+BUSY_ROWS = 1_000_000
+_MOST_BUSY = 50
+"""A client with more rows than the one, and than this part of all, is busy."""
 
 
 def code_rows(
     rows: DataFrame,
-    shared: SharedArrays,
+    topics: DataFrame,
+    clients: DataFrame,
     projection: LocalProjection | None,
     has_subscriptions: bool,
 ) -> DataFrame:
-    """Return the rows with numbers for names and places on the plane."""
+    """Return the rows with numbers for names and places on the plane.
+
+    `topics` are (topic, topic_index), `clients` (client, client_index) of all rows.
+    """
     axes = ("x_km", "y_km") if projection is None else ("latitude", "longitude")
     # As flags, not as texts: they go through the workers as they are.
     action = sf.col("action")
@@ -47,22 +60,21 @@ def code_rows(
         flags |= {"subscribes": said, "time_s": sf.col("time_s"), "row": sf.col("row")}
     kept = (column.alias(name) for name, column in flags.items())
     wanted = rows.select(*(sf.col(name) for name in ("topic", "client", *axes)), *kept)
+    numbered = wanted.join(clients, "client").join(topics, "topic", "left")
+    coded = numbered.select("topic_index", "client_index", *axes, *flags)
+    return coded if projection is None else _projected(coded, projection, has_subscriptions)
 
-    kept_names = list(flags)
 
-    def code(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        arrays = shared.load()
-        names = {kind: names_in(arrays, kind) for kind in ("topic", "client")}
-        for table in gather(batches):
-            x, y = (table.column(axis) for axis in axes)
-            if projection is not None:
-                x, y = map(pa.array, projection.to_plane(x.to_numpy(), y.to_numpy()))
-            columns = {f"{kind}_index": index_of(table.column(kind), names[kind]) for kind in names}
-            columns |= {"x_km": x, "y_km": y} | {name: table.column(name) for name in kept_names}
-            yield from pa.table(columns).to_batches()
+def _projected(coded: DataFrame, projection: LocalProjection, has_subscriptions: bool) -> DataFrame:
+    def project(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            topic, client, latitude, longitude, *others = batch.columns
+            x, y = map(pa.array, projection.to_plane(latitude.to_numpy(), longitude.to_numpy()))
+            names = [*batch.schema.names[:2], "x_km", "y_km", *batch.schema.names[4:]]
+            yield pa.RecordBatch.from_arrays([topic, client, x, y, *others], names)
 
     schema = CODED_SCHEMA + (f", {SUBSCRIPTION_SCHEMA}" if has_subscriptions else "")
-    return wanted.mapInArrow(code, schema)
+    return coded.mapInArrow(project, schema)
 
 
 def count_members(
@@ -93,22 +105,36 @@ def count_members(
     )
 
 
-def client_places(workspace: Workspace, coded: DataFrame, rows: int, clients: int) -> FloatArray:
-    """Return the median position [client, (x, y)] of each client."""
+def client_places(spark: SparkSession, coded: DataFrame, reports: OffsetArray) -> FloatArray:
+    """Return the median position [client, (x, y)] of each client, who has so many rows.
 
-    def place(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for table in gather(batches, rows + 1):
-            client, group = np.unique(table.column(0).to_numpy(), return_inverse=True)
-            axes = [medians(group, table.column(axis).to_numpy()) for axis in (1, 2)]
-            arrays = [pa.array(array) for array in (client, *axes)]
-            yield pa.RecordBatch.from_arrays(arrays, ["client_index", "x_km", "y_km"])
-
-    blocks = max(block_count(workspace.spark, rows, 10_000), -(-rows // _ROWS_OF_A_BLOCK))
-    places = coded.select("client_index", "x_km", "y_km")
-    places = places.coalesce(1) if blocks == 1 else places.repartition(blocks, "client_index")
-    found = places.mapInArrow(place, "client_index int, x_km double, y_km double").toArrow()
-    place_km = np.empty((clients, 2))
+    Clients are spread over tasks, each one's rows in one. A client whose rows would hold up all
+    others is looked at for itself, over all tasks.
+    """
+    rows = int(reports.sum())
+    busy = np.flatnonzero(reports > max(BUSY_ROWS, rows // _MOST_BUSY)).tolist()
+    blocks = max(block_count(spark, rows, 10_000), -(-rows // _ROWS_OF_A_BLOCK))
+    places = coded.select("client_index", *_AXES)
+    others = places.where(~sf.col("client_index").isin(*busy)) if busy else places
+    others = others.coalesce(1) if blocks == 1 else others.repartition(blocks, "client_index")
+    found = others.mapInArrow(_places, "client_index int, x_km double, y_km double")
+    found = collect(found, "places of clients")
+    place_km = np.empty((len(reports), 2))
     place_km[found.column(0).to_numpy()] = np.column_stack(
-        [found.column(axis).to_numpy() for axis in (1, 2)]
+        [found.column(axis).to_numpy() for axis in _AXES]
     )
+    for client in busy:
+        place_km[client] = exact_medians(places.where(sf.col("client_index") == client), _AXES)
     return place_km
+
+
+def _places(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Return the places of the clients of a task."""
+    waiting = list(batches)
+    if not waiting:
+        return
+    table = pa.Table.from_batches(waiting)
+    client, group = np.unique(table.column(0).to_numpy(), return_inverse=True)
+    axes = [medians(group, table.column(axis).to_numpy()) for axis in _AXES]
+    arrays = [pa.array(array) for array in (client, *axes)]
+    yield pa.RecordBatch.from_arrays(arrays, ["client_index", *_AXES])

@@ -41,7 +41,7 @@ def _schema(**types: pa.DataType) -> pa.Schema:
 
 def _id_type(ids: pa.Array) -> pa.DataType:
     """Return how a table keeps the scenario's ids."""
-    return pa.int64() if pa.types.is_integer(ids.type) else pa.string()
+    return pa.int64() if pa.types.is_integer(ids.type) else ids.type
 
 
 def topic_table(scenario: Scenario, delays: TopicDelays, largest_ms: FloatArray) -> pa.Table:

@@ -12,9 +12,9 @@ quarantine                row, file, reason, text (the row as the file has it)
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -25,7 +25,8 @@ from pyspark.sql import functions as sf
 
 from nearcast.errors import ScenarioError
 from nearcast.pipeline.spark_errors import clear_errors
-from nearcast.pipeline.stages.log_files import LogFiles, read_layout
+from nearcast.pipeline.stages.log_files import LogFiles, LogPath, read_layout
+from nearcast.pipeline.stages.plausible import Plausibility
 from nearcast.pipeline.stages.raw_rows import WHITE, read_rows
 
 if TYPE_CHECKING:
@@ -42,17 +43,27 @@ QUARANTINE_SCHEMA = pa.schema(
     [("row", pa.int64()), ("file", pa.string()), ("reason", pa.string()), ("text", pa.string())]
 )
 
-_LARGEST_SIZE = 1e300
 _NUMBER = r"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$"
 _DATE = r"^\d{4}-\d{2}-\d{2}([ T]\d.*)?$"
 
 
-def ingest_publications(workspace: Workspace, paths: Sequence[Path], record: StageRecord) -> None:
+def ingest_publications(
+    workspace: Workspace,
+    paths: Sequence[LogPath],
+    record: StageRecord,
+    plausible: Plausibility | None = None,
+    now_s: float | None = None,
+) -> None:
     """Read logs of one format, CSV, JSON lines or Parquet, and write the tables above.
 
     Columns are those of `import_publications` and optionally `action`: publish (also where it
     is missing), subscribe, unsubscribe or report, which is a position and needs no topic. A
     line is a row: a line break inside quotes puts the two halves aside.
+
+    Parameters
+    ----------
+    plausible : limits beyond which a row is put aside.
+    now_s : the moment of the run, seconds since 1970; None: by the clock.
 
     Raises
     ------
@@ -62,12 +73,16 @@ def ingest_publications(workspace: Workspace, paths: Sequence[Path], record: Sta
         When Spark fails to read the files.
     """
     log = read_layout(paths)
+    plausible, now_s = plausible or Plausibility(), time.time() if now_s is None else now_s
     place = str(log.files[0]) if len(log.files) == 1 else f"{len(log.files)} files of the log"
     with clear_errors(place):
         rows = _checked(read_rows(workspace.spark, log), log)
+        reason = plausible.reason(_reason(log), log.axes, now_s)
+        rows = rows.withColumn("reason", reason)
         columns = ["row", "topic", "client", "time_s", *log.axes, "size", "action"]
         split_rows(workspace, rows, "publications", columns, record)
     record.notes["positions"] = "km" if log.in_km else "degrees"
+    record.notes["plausible"] = plausible.notes(log.axes, now_s)
     record.notes["files"] = len(log.files)
     if log.empty_files:
         record.notes["empty_files"] = log.empty_files
@@ -109,14 +124,14 @@ def _count_reasons(workspace: Workspace) -> dict[str, int]:
 
 
 def _checked(rows: DataFrame, log: LogFiles) -> DataFrame:
-    """Return the rows with cells of the right types and the reason why one cannot be used."""
+    """Return the rows with cells of the right types."""
     types = {field.name: field.dataType for field in rows.schema}
 
     def cell(name: str) -> Column:
         return sf.col(name) if name in types else sf.lit(None).cast("string")
 
     action = sf.coalesce(sf.nullif(sf.lower(_name(cell("action"))), sf.lit("")), sf.lit("publish"))
-    typed = rows.select(
+    return rows.select(
         "row",
         "file",
         "text",
@@ -129,14 +144,14 @@ def _checked(rows: DataFrame, log: LogFiles) -> DataFrame:
         _is_given(cell("size"), types.get("size")).alias("has_size"),
         action.alias("action"),
     )
-    return typed.withColumn("reason", _reason(log))
 
 
 def _reason(log: LogFiles) -> Column:
+    """Return why a row cannot be read."""
     x, y = (sf.col(axis) for axis in log.axes)
     # The text of a row of Parquet is made of its cells: only the quarantine should ask for it.
     is_text = sf.lit(True) if log.format == "parquet" else sf.is_valid_utf8("text")
-    reason = (
+    return (
         sf.when(~is_text, "not UTF-8")
         .when(sf.col("is_broken"), f"malformed {log.format.upper()}")
         .when(~sf.col("action").isin(*ACTIONS), "unknown action")
@@ -145,11 +160,7 @@ def _reason(log: LogFiles) -> Column:
         .when(sf.col("time_s").isNull(), "time is neither seconds nor a date")
         .when(x.isNull() | y.isNull(), "position is not a pair of numbers")
         .when(sf.col("size").isNull() & sf.col("has_size"), "size is not a number")
-        .when((sf.col("size") < 0) | (sf.col("size") > _LARGEST_SIZE), "size is out of range")
     )
-    if log.in_km:
-        return reason
-    return reason.when((sf.abs(x) > 90) | (sf.abs(y) > 180), "position is out of range")
 
 
 def _is_empty(column: str) -> Column:

@@ -11,36 +11,42 @@ quarantine   row, file, reason, text (the line)
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
 from pyspark.sql import functions as sf
 
 from nearcast.domain.imports.follows import (
     FollowsParams,
     fail_without_topics,
     follows_scenario,
-    graph_of,
+    graph_of_codes,
 )
 from nearcast.domain.scenario import Scenario
+from nearcast.domain.texts import shortened
 from nearcast.errors import ScenarioError
 from nearcast.pipeline.spark_errors import clear_errors
+from nearcast.pipeline.stages.driver_tables import collect, sorted_rows
 from nearcast.pipeline.stages.ingest import split_rows
-from nearcast.pipeline.stages.log_files import find_files
+from nearcast.pipeline.stages.log_files import LogPath, find_files
+from nearcast.pipeline.stages.names import number_names
 from nearcast.pipeline.stages.raw_rows import read_lines
 from nearcast.pipeline.stages.scenario import save_scenario
 from nearcast.pipeline.stages.text_files import check_text_file
 
 if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
     from nearcast.pipeline.manifest import StageRecord
     from nearcast.pipeline.workspace import Workspace
 
 __all__ = ["ingest_follows", "members_from_follows"]
 
+_ENDS = ("follower", "followee")
 _SEPARATORS = "\t,;\r\v\f"
 
 
-def ingest_follows(workspace: Workspace, path: Path, record: StageRecord) -> None:
+def ingest_follows(workspace: Workspace, path: LogPath, record: StageRecord) -> None:
     """Read a list of follower and followee, plain or gzip, and write the tables above.
 
     Ids are separated by blanks or commas; further columns, empty lines and ``#`` comments are
@@ -76,6 +82,27 @@ def ingest_follows(workspace: Workspace, path: Path, record: StageRecord) -> Non
         raise ScenarioError("holds no edges, only comments or lines of one column", file=str(path))
 
 
+def _numbered(edges: DataFrame) -> tuple[DataFrame, DataFrame]:
+    """Return the names of all nodes in order, and the edges with numbers for names.
+
+    Followers have the first numbers, as `graph_of_codes` wants it.
+    """
+    nodes = [
+        edges.select(sf.col(end).alias("name"), sf.lit(number).alias("end"), "row")
+        for number, end in enumerate(_ENDS)
+    ]
+    first = (
+        nodes[0].union(nodes[1]).groupBy("name").agg(sf.min(sf.struct("end", "row")).alias("at"))
+    )
+    names = number_names(first, "code", "at").select("code", "name")
+    for end in _ENDS:
+        code = names.select(sf.col("name").alias(end), sf.col("code").alias(f"{end}_code"))
+        edges = edges.join(code, end)
+    return names.orderBy("code"), edges.select(
+        "row", *(sf.col(f"{end}_code").alias(end) for end in _ENDS)
+    )
+
+
 def members_from_follows(
     workspace: Workspace,
     parameters: FollowsParams,
@@ -107,8 +134,11 @@ def members_from_follows(
         if not fitting:
             fail_without_topics((smallest, largest) if count else None, parameters, file)
         # Followers are numbered by their first row, and each one's followees follow theirs.
-        kept = once.join(followers.where(fits), "follower", "left_semi").toArrow().sort_by("row")
-    names = (kept.column(name).combine_chunks() for name in ("follower", "followee"))
+        fitting_edges = once.join(followers.where(fits), "follower", "left_semi")
+        names, coded = _numbered(fitting_edges)
+        kept = sorted_rows(collect(coded, "edges"), "row")
+        texts = collect(names, "names of clients").combine_chunks().column("name").chunk(0)
+    edges_of = (kept.column(end).to_numpy().astype(np.int64) for end in _ENDS)
     counts = {
         "rows": record.rows_in,
         "self_loops": loops,
@@ -116,7 +146,7 @@ def members_from_follows(
         "edges": distinct,
         "followers": count,
     }
-    graph = replace(graph_of(*names), counts=counts)
+    graph = replace(graph_of_codes(shortened(texts), *edges_of), counts=counts)
     scenario = follows_scenario(graph, parameters, seed, file)
     save_scenario(workspace, scenario, record)
     return scenario

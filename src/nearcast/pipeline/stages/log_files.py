@@ -18,11 +18,14 @@ import pyarrow.parquet as pa_parquet
 from nearcast.domain.imports.positions import LATITUDE, LONGITUDE, X_KM, Y_KM, has_km
 from nearcast.domain.imports.publications import CLIENT, SIZE, TIME, TOPIC
 from nearcast.domain.imports.sources import SourceTable
+from nearcast.domain.local_paths import local_path
 from nearcast.errors import ScenarioError
+from nearcast.pipeline.hadoop_paths import HadoopPath
 from nearcast.pipeline.stages.text_files import first_line, lines_of
 
-__all__ = ["LogFiles", "find_files", "read_layout"]
+__all__ = ["LogFiles", "LogPath", "find_files", "read_layout"]
 
+LogPath = Path | HadoopPath
 LogFormat = Literal["csv", "json", "parquet"]
 
 _ENDINGS: dict[str, LogFormat] = {
@@ -41,7 +44,7 @@ class LogFiles:
     """A raw log: files of one format and one layout."""
 
     format: LogFormat
-    files: tuple[Path, ...]
+    files: tuple[LogPath, ...]
     columns: dict[str, str]
     """Our name of a column, and that of the files; an optional one may be missing."""
     in_km: bool
@@ -58,7 +61,7 @@ class LogFiles:
         return ("x_km", "y_km") if self.in_km else ("latitude", "longitude")
 
 
-def find_files(paths: Sequence[Path]) -> list[Path]:
+def find_files(paths: Sequence[LogPath]) -> list[LogPath]:
     """Return the files of paths, folders and patterns such as ``log-*.csv``, in order.
 
     Files in folders whose names start with ``_`` or ``.`` are marks of other programs.
@@ -68,8 +71,12 @@ def find_files(paths: Sequence[Path]) -> list[Path]:
     ScenarioError
         When a path is missing or holds no file.
     """
-    found: dict[Path, None] = {}
+    found: dict[LogPath, None] = {}
     for path in paths:
+        if isinstance(path, HadoopPath):
+            found.update(dict.fromkeys(path.files()))
+            continue
+        path = local_path(path)
         matches = [path] if path.exists() else sorted(map(Path, glob.glob(str(path))))
         if not matches:
             raise ScenarioError("no such file", file=str(path))
@@ -81,7 +88,7 @@ def find_files(paths: Sequence[Path]) -> list[Path]:
     return list(found)
 
 
-def read_layout(paths: Sequence[Path]) -> LogFiles:
+def read_layout(paths: Sequence[LogPath]) -> LogFiles:
     """Return what the files of a log are; only their beginnings are read.
 
     Raises
@@ -124,7 +131,7 @@ class _TextLayout:
     separator: str = ","
 
 
-def _csv_layout(files: Sequence[Path]) -> _TextLayout:
+def _csv_layout(files: Sequence[LogPath]) -> _TextLayout:
     header = first_line(files[0])
     separator = max(",;\t", key=header.count)
     names = _cells(header, separator)
@@ -136,7 +143,7 @@ def _csv_layout(files: Sequence[Path]) -> _TextLayout:
     return _TextLayout(_source(files[0], names), tuple(names), separator)
 
 
-def _json_layout(files: Sequence[Path]) -> _TextLayout:
+def _json_layout(files: Sequence[LogPath]) -> _TextLayout:
     keys: dict[str, None] = {}
     for line in islice(lines_of(files[0]), _SAMPLED_LINES):
         try:
@@ -150,12 +157,12 @@ def _json_layout(files: Sequence[Path]) -> _TextLayout:
     return _TextLayout(_source(files[0], list(keys)))
 
 
-def _parquet_layout(files: Sequence[Path]) -> LogFiles:
-    schemas: dict[Path, pa.Schema] = {}
-    stored: dict[Path, pa_parquet.ParquetSchema] = {}
+def _parquet_layout(files: Sequence[LogPath]) -> LogFiles:
+    schemas: dict[LogPath, pa.Schema] = {}
+    stored: dict[LogPath, pa_parquet.ParquetSchema] = {}
     for file in files:
         try:
-            with pa_parquet.ParquetFile(file) as parquet:
+            with file.open("rb") as opened, pa_parquet.ParquetFile(opened) as parquet:
                 schemas[file], stored[file] = parquet.schema_arrow, parquet.schema
         except (pa.ArrowException, OSError) as reason:
             message = f"is not a whole Parquet file: {' '.join(str(reason).split())[:200]}"
@@ -185,7 +192,7 @@ def _has_nanoseconds(schema: pa_parquet.ParquetSchema, column: str) -> bool:
     return stored.physical_type == "INT64" and "nanoseconds" in stored.logical_type.to_json()
 
 
-def _check_type(file: Path, name: str, column: str, kind: pa.DataType) -> None:
+def _check_type(file: LogPath, name: str, column: str, kind: pa.DataType) -> None:
     """Refuse a type that no cast makes into what the column is for."""
     types = pa.types
     if types.is_dictionary(kind):
@@ -219,7 +226,7 @@ def _columns(source: SourceTable) -> tuple[bool, dict[str, str]]:
     return in_km, {name: column for name, column in found.items() if column is not None}
 
 
-def _source(file: Path, names: Sequence[str]) -> SourceTable:
+def _source(file: LogPath, names: Sequence[str]) -> SourceTable:
     return SourceTable(str(file), pa.schema([(name, pa.string()) for name in names]).empty_table())
 
 
@@ -234,7 +241,7 @@ def _visible_files(folder: Path) -> Iterator[Path]:
             yield entry
 
 
-def _format_of(file: Path) -> LogFormat:
+def _format_of(file: LogPath) -> LogFormat:
     endings = file.suffixes[:-1] if file.suffix == ".gz" else file.suffixes
     kind = _ENDINGS.get(endings[-1].lower()) if endings else None
     if kind is None or (kind == "parquet" and file.suffix == ".gz"):

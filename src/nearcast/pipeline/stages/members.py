@@ -15,13 +15,14 @@ says how the plane of x_km and y_km lies.
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import functions as sf
 
 from nearcast.domain.imports.positions import Plane, check_reach, read_degrees, read_km
@@ -31,18 +32,24 @@ from nearcast.domain.json_files import write_json
 from nearcast.domain.scenario import FloatArray, OffsetArray
 from nearcast.errors import ConfigError, ScenarioError
 from nearcast.geo.projection import LocalProjection
-from nearcast.pipeline.shared_arrays import share_arrays
 from nearcast.pipeline.spark_errors import clear_errors
 from nearcast.pipeline.stages.coded_rows import client_places, code_rows, count_members
-from nearcast.pipeline.stages.names import name_arrays
+from nearcast.pipeline.stages.members_table import MEMBERS_TABLE, count_parts, save_members
+from nearcast.pipeline.stages.names import number_names
 from nearcast.pipeline.stages.plane import (
     find_projection,
     find_projection_of_few,
     without_far_rows,
 )
+from nearcast.pipeline.stages.plausible import (
+    moment_s,
+    range_columns,
+    stray_limits,
+    without_strays,
+)
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, Row
 
     from nearcast.pipeline.manifest import StageRecord
     from nearcast.pipeline.workspace import Workspace
@@ -50,7 +57,28 @@ if TYPE_CHECKING:
 __all__ = ["PLANE_FILE", "ROWS_OF_ONE_TASK", "MembersSettings", "find_members"]
 
 PLANE_FILE = "plane.json"
-_CODED = "coded"
+_CODED, _CLIENT_NAMES, _TOPIC_NAMES = "coded", "client_names", "topic_names"
+_CLIENTS_SCHEMA = pa.schema(
+    [
+        ("client_index", pa.int32()),
+        ("client_id", pa.string()),
+        ("x_km", pa.float64()),
+        ("y_km", pa.float64()),
+        ("reports", pa.int64()),
+    ]
+)
+_TOPICS_SCHEMA = pa.schema(
+    [
+        ("topic_index", pa.int32()),
+        ("topic_id", pa.string()),
+        ("publishers", pa.int64()),
+        ("subscribers", pa.int64()),
+        ("messages", pa.int64()),
+        ("mean_size", pa.float64()),
+    ]
+)
+_NEVER_FAR_S, _NEVER_FAR_KM = 86_400.0, 1_000.0
+"""Of the middle of the log."""
 ROWS_OF_ONE_TASK = 50_000
 """Up to so many rows, a task of its own for each step is quicker than several and a shuffle."""
 
@@ -75,7 +103,7 @@ class MembersSettings:
     @property
     def window_s(self) -> tuple[float | None, float | None]:
         """First and last moment in seconds."""
-        return _seconds(self.since), _seconds(self.until)
+        return moment_s(self.since), moment_s(self.until)
 
 
 def find_members(workspace: Workspace, settings: MembersSettings, record: StageRecord) -> None:
@@ -103,30 +131,28 @@ def find_members(workspace: Workspace, settings: MembersSettings, record: StageR
             rows = workspace.load("publications")
         rows, span_s, has_subscriptions = _in_window(rows, settings, record)
         rows, projection, site_places = _on_a_plane(rows, sites, record)
-        clients = _clients(rows)
-        topics = _topics(rows, record)
-        names = {
-            **name_arrays("client", clients.column("client").chunk(0)),
-            **name_arrays("topic", topics.column("topic").chunk(0)),
-        }
-        with share_arrays(workspace.spark, names) as shared:
-            coded = code_rows(rows, shared, projection, has_subscriptions)
-            if is_small:
-                coded = workspace.hand_over(coded.toArrow())
-            else:
-                workspace.save(_CODED, coded)
-                coded = workspace.load(_CODED)
+        clients = _keep(workspace, _CLIENT_NAMES, _clients(rows), is_small)
+        topics = _keep(workspace, _TOPIC_NAMES, _topics(rows), is_small)
+        published = _check_published(workspace, record)
+        coded = code_rows(
+            rows,
+            topics.where("messages > 0").select("topic", "topic_index"),
+            clients.select("client", "client_index"),
+            projection,
+            has_subscriptions,
+        )
+        coded = _keep(workspace, _CODED, coded, is_small)
         members = count_members(coded, span_s, has_subscriptions, settings.parameters.subscribe)
-        record.rows_out = record.tables["members"] = workspace.save("members", members)
-        client_km = client_places(workspace, coded, record.rows_in, len(clients))
-        plane = Plane(projection, [client_km, *site_places]).with_corner_at_zero()
-        _save_clients(workspace, clients, plane.places_km[0], record)
-        _save_topics(workspace, topics, record)
-        shutil.rmtree(workspace.path(_CODED), ignore_errors=True)
+        record.rows_out = record.tables[MEMBERS_TABLE] = save_members(workspace, members)
+        reports = _numbers(workspace, _CLIENT_NAMES, "reports")
+        places = client_places(workspace.spark, coded, reports)
+        plane = Plane(projection, [places, *site_places]).with_corner_at_zero()
+        _save_clients(workspace, plane.places_km[0], record)
+        _save_topics(workspace, published, record)
+        for table in (_CODED, _CLIENT_NAMES, _TOPIC_NAMES):
+            shutil.rmtree(workspace.path(table), ignore_errors=True)
     record.notes["span_s"] = span_s
-    _write_plane(
-        workspace.folder / PLANE_FILE, plane, int(clients.column("reports").to_numpy().sum())
-    )
+    _write_plane(workspace.folder / PLANE_FILE, plane, int(reports.sum()))
 
 
 def _in_window(
@@ -139,17 +165,31 @@ def _in_window(
         inside = inside.where(sf.col("time_s") >= since)
     if until is not None:
         inside = inside.where(sf.col("time_s") <= until)
-    first, last, count, subscriptions = inside.agg(  # type: ignore[misc]
-        sf.min("time_s"),
-        sf.max("time_s"),
-        sf.count(sf.lit(1)),
-        sf.count_if(sf.col("action").isin("subscribe", "unsubscribe")),
-    ).first()
-    if not count:
+    # Positions in degrees are near enough where the plane holds them.
+    axes = [axis for axis in ("x_km", "y_km") if axis in rows.columns]
+    slack = {"time_s": _NEVER_FAR_S} | dict.fromkeys(axes, _NEVER_FAR_KM)
+    facts = _facts(inside, slack)
+    if not facts.rows:
         first, last = rows.agg(sf.min("time_s"), sf.max("time_s")).first()  # type: ignore[misc]
         raise ScenarioError(f"no row of the log is in the window; it goes from {first} to {last} s")
-    record.notes["rows_outside_window"] = record.rows_in - count
-    return inside, max(last - first, 1.0), subscriptions > 0
+    record.notes["rows_outside_window"] = record.rows_in - facts.rows
+    inside, strays = without_strays(inside, facts.rows, stray_limits(facts, slack))
+    if strays:
+        record.notes["rows_far_from_all_others"] = strays
+        facts = _facts(inside, slack)
+    span_s = max(facts.time_s.largest - facts.time_s.smallest, 1.0)
+    return inside, span_s, facts.subscriptions > 0
+
+
+def _facts(rows: DataFrame, ranges_of: Iterable[str]) -> Row:
+    is_subscription = sf.col("action").isin("subscribe", "unsubscribe")
+    found = rows.agg(
+        sf.count(sf.lit(1)).alias("rows"),
+        sf.count_if(is_subscription).alias("subscriptions"),
+        *range_columns(ranges_of),
+    ).first()
+    assert found is not None  # an aggregate without groups has one row
+    return found
 
 
 def _on_a_plane(
@@ -173,16 +213,26 @@ def _on_a_plane(
     return rows, projection, places
 
 
-def _clients(rows: DataFrame) -> pa.Table:
-    """Return the clients in the order of the log."""
+def _keep(workspace: Workspace, table: str, frame: DataFrame, is_small: bool) -> DataFrame:
+    """Compute a frame once for all that read it; few rows without a task to read them again."""
+    if is_small:
+        rows = frame.toArrow()
+        workspace.save_rows(table, rows)
+        return workspace.hand_over(rows)
+    workspace.save(table, frame)
+    return workspace.load(table)
+
+
+def _clients(rows: DataFrame) -> DataFrame:
+    """Return the clients, numbered in the order of the log."""
     found = rows.groupBy("client").agg(
         sf.min("row").alias("row"), sf.count(sf.lit(1)).alias("reports")
     )
-    return found.toArrow().sort_by("row").combine_chunks()
+    return number_names(found, "client_index", "row")
 
 
-def _topics(rows: DataFrame, record: StageRecord) -> pa.Table:
-    """Return the topics that somebody publishes to in the order of the log."""
+def _topics(rows: DataFrame) -> DataFrame:
+    """Return the topics in the order of the log, those that nobody publishes to at the end."""
     is_message = sf.col("action") == "publish"
     found = (
         rows.where("topic is not null")
@@ -195,68 +245,51 @@ def _topics(rows: DataFrame, record: StageRecord) -> pa.Table:
             ),
         )
     )
-    named = found.toArrow()
-    topics = (
-        named.filter(pa.compute.greater(named.column("messages"), 0))
-        .sort_by("row")
-        .combine_chunks()
+    return number_names(found, "topic_index", sf.col("messages") == 0, "row")
+
+
+def _numbers(workspace: Workspace, table: str, column: str) -> OffsetArray:
+    """Return a column of names' counts, in their order."""
+    batches = workspace.batches(table, [column])
+    return np.concatenate(
+        [np.empty(0, np.int64), *(batch.column(0).to_numpy() for batch in batches)]
     )
-    record.notes["topics_without_publisher"] = len(named) - len(topics)
-    if not len(topics):
+
+
+def _check_published(workspace: Workspace, record: StageRecord) -> int:
+    """Return how many topics somebody publishes to."""
+    messages = _numbers(workspace, _TOPIC_NAMES, "messages")
+    published = int(np.count_nonzero(messages))
+    record.notes["topics_without_publisher"] = len(messages) - published
+    if not published:
         raise ScenarioError("nobody publishes in the log; a topic needs a publisher")
-    return topics
+    return published
 
 
-def _save_clients(
-    workspace: Workspace, clients: pa.Table, place_km: FloatArray, record: StageRecord
-) -> None:
-    table = pa.table(
-        {
-            "client_index": pa.array(np.arange(len(clients), dtype=np.int32)),
-            "client_id": clients.column("client"),
-            "x_km": place_km[:, 0],
-            "y_km": place_km[:, 1],
-            "reports": clients.column("reports"),
-        }
-    )
-    record.tables["clients"] = workspace.save_rows("clients", table)
+def _save_clients(workspace: Workspace, place_km: FloatArray, record: StageRecord) -> None:
+    def batches() -> Iterator[pa.RecordBatch]:
+        for batch in workspace.batches(_CLIENT_NAMES, ["client_index", "client", "reports"]):
+            index, name, reports = batch.columns
+            x_km, y_km = map(pa.array, place_km[index.to_numpy()].T)
+            columns = [index, name, x_km, y_km, reports]
+            yield pa.RecordBatch.from_arrays(columns, schema=_CLIENTS_SCHEMA)
+
+    record.tables["clients"] = workspace.save_batches("clients", _CLIENTS_SCHEMA, batches())
 
 
-def _save_topics(workspace: Workspace, topics: pa.Table, record: StageRecord) -> None:
-    members = workspace.read("members", ["topic_index", "publishes", "subscribes"])
-    topic = members.column("topic_index").to_numpy()
+def _save_topics(workspace: Workspace, published: int, record: StageRecord) -> None:
+    counts = count_parts(workspace, published)
 
-    def count(part: str) -> OffsetArray:
-        return np.bincount(topic[members.column(part).to_numpy()], minlength=len(topics))
+    def batches() -> Iterator[pa.RecordBatch]:
+        columns = ["topic_index", "topic", "messages", "mean_size"]
+        for batch in workspace.batches(_TOPIC_NAMES, columns):
+            index, name, *numbers = batch.filter(pc.greater(batch.column("messages"), 0)).columns
+            parts = [pa.array(count[index.to_numpy()]) for count in counts]
+            yield pa.RecordBatch.from_arrays([index, name, *parts, *numbers], schema=_TOPICS_SCHEMA)
 
-    table = pa.table(
-        {
-            "topic_index": np.arange(len(topics), dtype=np.int32),
-            "topic_id": topics.column("topic"),
-            "publishers": count("publishes"),
-            "subscribers": count("subscribes"),
-            "messages": topics.column("messages"),
-            "mean_size": topics.column("mean_size"),
-        }
-    )
-    record.tables["topics"] = workspace.save_rows("topics", table)
+    record.tables["topics"] = workspace.save_batches("topics", _TOPICS_SCHEMA, batches())
 
 
 def _write_plane(path: Path, plane: Plane, rows: int) -> None:
     sites_km = plane.places_km[1].tolist() if len(plane.places_km) > 1 else None
     write_json(path, {"rows": rows, "projection": plane.projection, "sites_km": sites_km})
-
-
-def _seconds(moment: float | str | None) -> float | None:
-    """Return a moment in seconds; a date without a zone is in UTC."""
-    if moment is None:
-        return None
-    try:
-        return float(moment)
-    except ValueError:
-        pass
-    try:
-        date = datetime.fromisoformat(str(moment))
-    except ValueError:
-        raise ConfigError(f"{moment!r} is neither seconds nor an ISO date") from None
-    return (date if date.tzinfo else date.replace(tzinfo=UTC)).timestamp()

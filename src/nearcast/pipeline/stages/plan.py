@@ -20,16 +20,17 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from nearcast.delay.pair_parts import receivers_of
 from nearcast.domain.part import take_part
 from nearcast.domain.plan import Model
 from nearcast.domain.plan_files import write_plan
 from nearcast.domain.scenario import Scenario
 from nearcast.pipeline.manifest import StageRecord
 from nearcast.pipeline.stages.block_results import collect_blocks
+from nearcast.pipeline.stages.plan_limits import find_limits
 from nearcast.pipeline.stages.plan_optimised import search_in_parts
 from nearcast.pipeline.stages.plan_reloc import distributed_assign
 from nearcast.pipeline.stages.shared_scenario import SharedScenario, share_scenario
+from nearcast.planning.methods.assignment import Cooperation
 from nearcast.planning.methods.reloc import plan_by_relations
 from nearcast.planning.optimised import prove, search_plan
 from nearcast.planning.regions import Regions
@@ -46,10 +47,12 @@ __all__ = ["HOMES_SCHEMA", "PLAN_FOLDER", "RELATING_METHODS", "plan_by_regions",
 
 HOMES_SCHEMA = pa.schema([("client_index", pa.int32()), ("server_index", pa.int32())])
 PLAN_FOLDER = "plan"
-RELATING_METHODS = {"reloc": True, "relation": False}
+RELATING_METHODS = {
+    "reloc": Cooperation.ALONE,
+    "reloc-together": Cooperation.TOGETHER,
+    "relation": Cooperation.NONE,
+}
 """Methods that read relations, and whether they cooperate."""
-_MOST_PAIRS_FOR_LIMITS = 200_000_000
-"""Pairs to look at for the limits: some minutes; beyond it a plan is reported without them."""
 
 
 def plan_scenario(
@@ -74,17 +77,12 @@ def plan_scenario(
     """
     watch = Stopwatch()
     decision = plan_by_regions(workspace, scenario, request, relations, regions, record)
-    pairs = int(receivers_of(scenario).sum())
-    needs_pairs = request.model is not Model.CONNECTIONS and pairs > _MOST_PAIRS_FOR_LIMITS
-    if needs_pairs:
-        record.notes["limits"] = f"left out: {pairs:,} pairs are too many"
-    outcome = report_plan(
-        scenario,
-        request,
-        decision,
-        watch.seconds(),
-        known_limits={"speed_ms": None, "one_server_ms": None} if needs_pairs else None,
-    )
+    seconds = watch.seconds()
+    with share_scenario(workspace.spark, scenario) as shared:
+        limits = find_limits(
+            workspace.spark, shared, scenario, request.model, request.bound_limit_s, record
+        )
+    outcome = report_plan(scenario, request, decision, seconds, known_limits=limits)
     homes = outcome.plan.homes
     table = pa.table([np.arange(len(homes), dtype=np.int32), homes], schema=HOMES_SCHEMA)
     record.tables["homes"] = workspace.save_rows("homes", table)

@@ -14,7 +14,7 @@ from nearcast.pipeline.blocks import BLOCKS_PER_CORE
 from nearcast.pipeline.shared_arrays import share_arrays
 from nearcast.pipeline.stages.block_results import collect_blocks
 from nearcast.pipeline.stages.shared_scenario import SharedScenario
-from nearcast.planning.methods.assignment import assign_members, settle_the_rest
+from nearcast.planning.methods.assignment import Cooperation, assign_members, settle_the_rest
 from nearcast.planning.methods.reloc import Assign
 from nearcast.planning.regions import Regions
 from nearcast.planning.relations import RelationKind, Relations
@@ -37,7 +37,7 @@ def distributed_assign(spark: SparkSession, shared: SharedScenario) -> Assign:
         regions: Regions,
         relations: Relations,
         *,
-        cooperate: bool,
+        cooperate: Cooperation,
     ) -> IndexArray:
         row_region = regions.client_region[scenario.members.client]
         group = _group_regions(spark, np.bincount(row_region, minlength=regions.count))

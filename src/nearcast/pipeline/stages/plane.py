@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -20,14 +20,13 @@ from nearcast.geo.projection import (
     projection_around,
     projection_at,
 )
+from nearcast.pipeline.stages.medians import exact_medians
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 __all__ = ["Degrees", "find_projection", "find_projection_of_few", "without_far_rows"]
 
-_NEAR_MIDDLE = [0.49, 0.51]
-_QUANTILE_ERROR = 0.005
 _AXES = ("latitude", "around")
 
 
@@ -55,7 +54,7 @@ def find_projection(rows: DataFrame, site_degrees: FloatArray | None) -> Degrees
             yield pa.RecordBatch.from_arrays([batch.column(0), pa.array(around)], list(_AXES))
 
     turned = places.mapInArrow(turn, "latitude double, around double")
-    latitude, around = _medians(turned)
+    latitude, around = exact_medians(turned, _AXES)
     projection = projection_at(latitude, middle, around)
     south, north, west, east = turned.agg(  # type: ignore[misc]
         *(pick(axis) for axis in _AXES for pick in (sf.min, sf.max))
@@ -83,20 +82,3 @@ def without_far_rows(rows: DataFrame, projection: LocalProjection) -> DataFrame:
 
     near = arrow_udf(is_near, "boolean")  # type: ignore[call-overload]
     return rows.where(near("latitude", "longitude"))
-
-
-def _medians(frame: DataFrame) -> list[float]:
-    """Return the exact median of both axes: only the rows near the middle are collected."""
-    brackets = frame.approxQuantile(list(_AXES), _NEAR_MIDDLE, _QUANTILE_ERROR)
-    limits = list(zip(_AXES, brackets, strict=True))
-    below = [sf.count_if(sf.col(axis) < low) for axis, (low, _) in limits]
-    total, *smaller = frame.agg(sf.count(sf.lit(1)), *below).first()  # type: ignore[misc]
-    inside = [sf.col(axis).between(low, high) for axis, (low, high) in limits]
-    near = frame.where(inside[0] | inside[1]).toArrow()
-    found = []
-    for (axis, (low, high)), fewer in zip(limits, smaller, strict=True):
-        values: Any = near.column(axis).to_numpy()
-        ordered = np.sort(values[(values >= low) & (values <= high)])
-        ranks = np.array([(total - 1) // 2, total // 2]) - fewer
-        found.append(float(ordered[ranks].mean()))
-    return found

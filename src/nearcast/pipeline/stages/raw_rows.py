@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
+import uuid
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as sf
-from pyspark.sql.types import StringType, StructField, StructType
+from pyspark.sql.types import ArrayType, StringType, StructField, StructType
 
-from nearcast.pipeline.stages.log_files import LogFiles
+from nearcast.pipeline.stages.log_files import LogFiles, LogPath
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -24,9 +24,10 @@ _COUNTER = (1 << 33) - 1
 """The part of Spark's increasing id that counts the rows of a task."""
 _BYTE_ORDER_MARK = "\ufeff"
 _BROKEN = "_broken"
+_FLAT_OBJECT = r"^\s*\{[^{}]*\}\s*$"
 
 
-def read_lines(spark: SparkSession, files: Sequence[Path]) -> DataFrame:
+def read_lines(spark: SparkSession, files: Sequence[LogPath]) -> DataFrame:
     """Return the lines (row bigint, file string, text string) that are not empty.
 
     `row` grows in the order of the files and of the lines in each, however Spark splits them.
@@ -66,8 +67,23 @@ def read_rows(spark: SparkSession, log: LogFiles) -> DataFrame:
         rows = lines.withColumn("cells", parsed)
     # Nothing at all is what the parser says of a line that is no object.
     is_broken = sf.col("cells").isNull() | sf.col("cells").getField(_BROKEN).isNotNull()
+    if log.format == "json":
+        is_broken |= ~_is_one_value()
     cells = [sf.col("cells").getField(field).alias(name) for name, field in field_of.items()]
     return rows.select("row", "file", "text", is_broken.alias("is_broken"), *cells)
+
+
+def _is_one_value() -> Column:
+    """Return whether a text is one JSON value: the parser stops after the first and is content.
+
+    A list of the text and a mark has two elements then. The mark is drawn, so that no text can
+    hold it; a flat object, which most rows are, needs no second look.
+    """
+    mark = uuid.uuid4().hex
+    listed = sf.concat(sf.lit("["), "text", sf.lit(f',"{mark}"]'))
+    values = sf.from_json(listed, ArrayType(StringType()))
+    is_marked = (sf.size(values) == 2) & (sf.get(values, sf.lit(1)) == mark)
+    return sf.col("text").rlike(_FLAT_OBJECT) | sf.coalesce(is_marked, sf.lit(False))
 
 
 def _parquet_rows(spark: SparkSession, log: LogFiles) -> DataFrame:
@@ -105,7 +121,7 @@ def _permissive(options: dict[str, str]) -> dict[str, str]:
     return {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _BROKEN, **options}
 
 
-def _exact(files: Sequence[Path]) -> list[str]:
+def _exact(files: Sequence[LogPath]) -> list[str]:
     """Return paths in which no character means a pattern to Spark."""
     return [re.sub(r"([\\*?\[\]{}^,])", r"\\\1", str(file.absolute())) for file in files]
 

@@ -6,18 +6,22 @@ memberships with themselves would shuffle every pair.
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as parquet
 
 from nearcast.domain.scenario import OffsetArray, Scenario
 from nearcast.errors import ConfigError
 from nearcast.pipeline.blocks import block_count
+from nearcast.pipeline.driver_objects import note_object
 from nearcast.pipeline.manifest import StageRecord
 from nearcast.pipeline.shared_arrays import share_arrays
-from nearcast.pipeline.stages.block_tables import read_columns, save_blocks
+from nearcast.pipeline.stages.block_tables import save_blocks
 from nearcast.pipeline.stages.relations_als import als_factors
 from nearcast.pipeline.workspace import Workspace
 from nearcast.planning.relation_blocks import RankedBlock
@@ -31,7 +35,14 @@ from nearcast.planning.relations import (
     prepare_scores,
 )
 
-__all__ = ["RELATIONS_SCHEMA", "RELATIONS_TABLE", "RelationSettings", "RelationsTable", "relate"]
+__all__ = [
+    "RELATIONS_SCHEMA",
+    "RELATIONS_TABLE",
+    "RelationSettings",
+    "RelationsTable",
+    "relate",
+    "related_before",
+]
 
 RELATIONS_TABLE = "relations"
 RELATIONS_SCHEMA = pa.schema(
@@ -80,13 +91,31 @@ class RelationsTable:
     kind: RelationKind
     partners_per_topic: int
 
-    def read(self) -> Relations:
-        """Return the relations in memory."""
-        client, others, score = read_columns(
-            self.workspace, RELATIONS_TABLE, ["client_index", "other_index", "score"]
-        )
-        start = np.concatenate([[0], np.cumsum(np.bincount(client, minlength=self.clients))])
-        return Relations(self.kind, start, others, score, self.partners_per_topic)
+    @contextmanager
+    def mapped(self) -> Iterator[Relations]:
+        """Give the relations in the order of strength, mapped from a file beside the table.
+
+        In memory there are one part of the table and a number a client: a hundred relations of
+        ten million clients would take 12 GB. The scores stay in the table; RELOC needs none.
+        """
+        count = np.zeros(self.clients, dtype=np.int64)
+        rows = self.workspace.count(RELATIONS_TABLE)
+        file = self.workspace.path(f"_{RELATIONS_TABLE}.{uuid.uuid4().hex[:12]}.npy")
+        others = np.lib.format.open_memmap(file, "w+", np.int32, (rows,))
+        try:
+            end = 0
+            for part in self.workspace.files(RELATIONS_TABLE):
+                table = parquet.read_table(part, columns=["client_index", "other_index"])
+                note_object("a part of relations", table.nbytes)
+                begin, end = end, end + len(table)
+                others[begin:end] = table.column("other_index")
+                np.add.at(count, *np.unique(table.column("client_index"), return_counts=True))
+            start = np.concatenate([[0], np.cumsum(count)])
+            note_object("relations of clients", start.nbytes)
+            none = np.empty(0, dtype=np.float32)
+            yield Relations(self.kind, start, others, none, self.partners_per_topic)
+        finally:
+            file.unlink()
 
 
 def relate(
@@ -115,6 +144,12 @@ def relate(
         )
     record.tables[RELATIONS_TABLE] = record.rows_out
     return RelationsTable(workspace, clients, work.kind, work.partners_per_topic)
+
+
+def related_before(workspace: Workspace, clients: int, record: StageRecord) -> RelationsTable:
+    """Return the table that an earlier `relate` with this record wrote."""
+    kind, partners = RelationKind(record.notes["kind"]), record.notes["partners_per_topic"]
+    return RelationsTable(workspace, clients, kind, partners)
 
 
 def _block_ends(workspace: Workspace, work: RelationWork) -> list[int]:
@@ -158,6 +193,10 @@ def _save_nothing(workspace: Workspace, clients: int, record: StageRecord) -> Re
     save_blocks(workspace, RELATIONS_TABLE, RELATIONS_SCHEMA, 1, lambda _block: ())
     record.tables[RELATIONS_TABLE] = 0
     nothing = no_relations(clients)
+    record.notes |= {
+        "kind": nothing.kind.value,
+        "partners_per_topic": nothing.partners_per_topic,
+    }
     return RelationsTable(workspace, clients, nothing.kind, nothing.partners_per_topic)
 
 

@@ -24,6 +24,7 @@ from nearcast.domain.scenario_files import read_scenario
 from nearcast.errors import ConfigError
 from nearcast.geo.distance import distance_km
 from nearcast.planning.registry import find_method
+from nearcast.planning.relations import RelationKind
 from nearcast.planning.request import PlanRequest
 from nearcast.planning.solve import make_plan
 
@@ -66,6 +67,8 @@ class SweepCell:
     objective: Objective = Objective.D1
     regions: int | None = 4
     """None: chosen from the data."""
+    relation_kind: RelationKind | None = None
+    """None: by the size of the scenario."""
     iterations: int | None = None
     time_limit_s: float | None = None
     bound_limit_s: float | None = None
@@ -95,6 +98,7 @@ class SweepCell:
             method=self.method,
             objective=self.objective,
             regions=self.regions,
+            relation_kind=self.relation_kind,
             seed=self.seed,
             iterations=self.iterations,
             time_limit_s=self.time_limit_s,
@@ -204,7 +208,15 @@ def run_cell(cell: SweepCell) -> dict[str, Any]:
         "home_km_mean": float(np.mean(home_km)) if len(home_km) else 0.0,
         "home_km_sd": float(np.std(home_km, ddof=1)) if len(home_km) > 1 else 0.0,
         "pair_ms": _pair_ms(scenario, outcome.plan, cell.model),
+        "topic_brokers": _topic_brokers(outcome.plan, cell.model),
     }
+
+
+def _topic_brokers(plan: Plan, model: Model) -> list[int] | None:
+    """Return on how many edge servers each topic has a broker under the placement model."""
+    if model is not Model.PLACEMENT:
+        return None
+    return [int(count) for count in np.bincount(plan.brokers.topic[plan.brokers.on_edge])]
 
 
 def _pair_ms(scenario: Scenario, plan: Plan, model: Model) -> list[float] | None:

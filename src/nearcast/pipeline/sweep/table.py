@@ -35,6 +35,8 @@ CELL_SCHEMA = pa.schema(
         pa.field("objective", pa.string()),
         # Null: chosen from the data.
         pa.field("regions", pa.int64()),
+        # Null: by the size of the scenario.
+        pa.field("relation_kind", pa.string()),
         pa.field("iterations", pa.int64()),
         pa.field("time_limit_s", pa.float64()),
         pa.field("bound_limit_s", pa.float64()),
@@ -65,6 +67,8 @@ RESULT_SCHEMA = pa.schema(
         # Placement only: the delay of every publisher/subscriber pair, as `choose_pairs` lists them;
         # null where they are too many to keep.
         pa.field("pair_ms", pa.list_(pa.float64())),
+        # Placement only: the brokers on edge servers of each topic, in the scenario's order.
+        pa.field("topic_brokers", pa.list_(pa.int64())),
     ]
 )
 """What came out."""
@@ -114,6 +118,7 @@ def _cell_columns(cell: SweepCell) -> dict[str, Any]:
         "method": cell.method,
         "objective": cell.objective.value if cell.model is Model.PLACEMENT else None,
         "regions": cell.regions,
+        "relation_kind": cell.relation_kind,
         "iterations": cell.iterations,
         "time_limit_s": cell.time_limit_s,
         "bound_limit_s": cell.bound_limit_s,

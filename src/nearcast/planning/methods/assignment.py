@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import IntEnum
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,25 +16,46 @@ from nearcast.planning.relations import Relations
 if TYPE_CHECKING:
     from nearcast.planning.methods.assignment_kernels import Load
 
-__all__ = ["assign_members", "assign_reloc", "assign_topics", "settle_the_rest"]
+__all__ = ["Cooperation", "assign_members", "assign_reloc", "assign_topics", "settle_the_rest"]
 
 _SLOTS_PER_MEMBER = 8
 """Room for counts that a member may cost, so that a large topic has one for each server."""
 
 
+class Cooperation(IntEnum):
+    """What leaves a server that a publisher of a topic has exhausted, in RELOC's last step."""
+
+    NONE = 0
+    """Nobody: RELO."""
+    ALONE = 1
+    """This publisher, with all its topics: the lines of Algorithm 1."""
+    TOGETHER = 2
+    """All publishers of the topic that are at home there: the prose of 2021 (Sec. 6)."""
+
+
 def assign_reloc(
-    scenario: Scenario, model: Model, regions: Regions, relations: Relations, *, cooperate: bool
+    scenario: Scenario,
+    model: Model,
+    regions: Regions,
+    relations: Relations,
+    *,
+    cooperate: Cooperation,
 ) -> IndexArray:
     """Return homes by RELOC: Algorithm 1 of 2020 for `connections`, of 2021 otherwise.
 
-    Without `cooperate` it is RELO: line 7 (2020) or lines 35-42 (2021) are left out.
+    Without cooperation it is RELO: line 7 (2020) or lines 35-42 (2021) are left out.
     """
     homes = assign_members(scenario, model, regions, relations, cooperate=cooperate)
     return settle_the_rest(scenario, homes)
 
 
 def assign_members(
-    scenario: Scenario, model: Model, regions: Regions, relations: Relations, *, cooperate: bool
+    scenario: Scenario,
+    model: Model,
+    regions: Regions,
+    relations: Relations,
+    *,
+    cooperate: Cooperation,
 ) -> IndexArray:
     """Return homes by RELOC for all clients that are in a topic, -1 for the others.
 
@@ -53,7 +75,7 @@ def assign_members(
         regions.client_region,
         regions.start,
         regions.servers,
-        cooperate,
+        int(cooperate),
         homes,
     )
     return homes

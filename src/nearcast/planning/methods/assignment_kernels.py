@@ -8,10 +8,12 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
-__all__ = ["Load", "assign_by_client", "assign_by_topic", "assign_whole_topics"]
+__all__ = ["TOGETHER", "Load", "assign_by_client", "assign_by_topic", "assign_whole_topics"]
 
 Array = npt.NDArray[Any]
 
+TOGETHER = 2
+"""Of `Cooperation`: compiled code knows no enumerations."""
 _FULL = 1.0 + 1e-9
 """Use of a server above which its local share is less than 1, rounding errors aside."""
 
@@ -117,6 +119,18 @@ def _move(load: Load, client: int, last_row: int, old: int, new: int) -> None:
 
 
 @njit(cache=True)
+def _follow(load: Load, last_row: int, old: int, new: int, homes: Array) -> None:
+    """Move the publishers of a row's topic that came before it from one server to another."""
+    if old == new:
+        return
+    for row in range(load.topic_start[load.topic[last_row]], last_row):
+        client = load.client[row]
+        if load.publishes[row] and homes[client] == old:
+            _move(load, client, last_row, old, new)
+            homes[client] = new
+
+
+@njit(cache=True)
 def assign_by_topic(
     load: Load,
     related_start: Array,
@@ -125,10 +139,10 @@ def assign_by_topic(
     client_region: Array,
     region_start: Array,
     region_servers: Array,
-    cooperate: bool,
+    cooperate: int,
     homes: Array,
 ) -> None:
-    """Fill `homes` by lines 20-45 of Algorithm 1 (2021).
+    """Fill `homes` by lines 20-45 of Algorithm 1 (2021); `cooperate` is a `Cooperation`.
 
     Deviation: T' of line 40 is the set of topics seen so far; later ones join when their turn
     comes. A client met again takes the topics it already publishes to along (line 32).
@@ -158,6 +172,8 @@ def assign_by_topic(
         if cooperate and load.publishes[row] and load.usage[server] > _FULL:
             other = _least_used(load.usage, servers)
             _move(load, client, row, server, other)
+            if cooperate == TOGETHER:
+                _follow(load, row, server, other, homes)
             server = other
         homes[client] = server
 
@@ -171,7 +187,7 @@ def assign_by_client(
     client_region: Array,
     region_start: Array,
     region_servers: Array,
-    test_resources: bool,
+    test_resources: int,
     homes: Array,
 ) -> None:
     """Fill `homes` by Algorithm 1 (2020), client after client; row_load must count clients.

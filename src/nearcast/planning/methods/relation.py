@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from nearcast.domain.plan import Model
 from nearcast.domain.scenario import Scenario
+from nearcast.planning.methods.assignment import Cooperation
 from nearcast.planning.methods.reloc import plan_by_relations
 from nearcast.planning.request import Decision, PlanRequest
 
@@ -18,4 +19,4 @@ class RelationOnly:
 
     def plan(self, scenario: Scenario, request: PlanRequest) -> Decision:
         """Return homes by RELOC without line 7 (connections) or lines 35-42 (other models)."""
-        return plan_by_relations(scenario, request, cooperate=False)
+        return plan_by_relations(scenario, request, cooperate=Cooperation.NONE)

@@ -172,7 +172,9 @@ def _add_flows(
                 (leg[up, None] + tables.cloud_ms) + last,
             ]
         )
-        if tables.excess_only:
+        if tables.tie_ms:
+            cost_ms += tables.tie_ms * np.maximum(cost_ms, 0.0) + tables.tie_base_ms
+        elif tables.excess_only:
             cost_ms = np.maximum(cost_ms, 0.0)
         arc_cost = tables.weight[k] * cost_ms
         arcs = program.add_columns(np.full(arc_cost.shape, arc_cost.any()), arc_cost)

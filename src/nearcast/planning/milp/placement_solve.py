@@ -14,13 +14,17 @@ from nearcast.planning.milp.placement_model import Choices
 from nearcast.planning.milp.placement_proof import PlacementProof
 from nearcast.planning.placement.bound import bound_placement
 from nearcast.planning.placement.search import PlacementSearch, search_placement
-from nearcast.planning.placement.tables import PlacementTables, placement_tables
+from nearcast.planning.placement.tables import PlacementTables, empty_state, placement_tables
 from nearcast.planning.request import Progress
 from nearcast.planning.stopping import Stopwatch
 
 __all__ = ["solve_placement"]
 
 _SEARCH_ITERATIONS = 1_000_000
+_TIE_ITERATIONS = 200_000
+_TIE_MS = 1e4
+"""ms of delay that a ms of excess counts where ties of D3 are broken by D1."""
+_TIE_TOLERANCE = 1e-6
 _SEARCH_SHARE = 0.2
 """Part of the time limit that the search for a first plan may take."""
 
@@ -47,16 +51,46 @@ def solve_placement(
     with suppress(KeyboardInterrupt):
         proof.run(_all_choices(tables))
     optimal = proof.bound >= proof.target()
+    plan = proof
+    if objective is Objective.D3 and optimal and not watch.expired():
+        plan = _break_ties(problem, proof, on_progress)
     return ExactResult(
-        homes=proof.homes,
+        homes=plan.homes,
         cost=proof.cost,
         bound=proof.cost if optimal else proof.bound,
         status=PlanStatus.OPTIMAL if optimal else PlanStatus.TIME_LIMIT,
         seconds=watch.seconds(),
         nodes=proof.nodes,
-        publish=proof.senders(len(problem.member_topic)),
-        brokers=proof.brokers,
+        publish=plan.senders(len(problem.member_topic)),
+        brokers=plan.brokers,
     )
+
+
+def _break_ties(
+    problem: PlacementProblem,
+    proof: PlacementProof,
+    on_progress: Callable[[Progress], None] | None,
+) -> PlacementProof:
+    """Return the plan of least D1 among those of least D3, as far as the time allows.
+
+    Many plans have the least D3, since a delay below the permissible one counts nothing in it.
+    An excess is made so dear that a saving of D1 never pays for it; where it does nevertheless,
+    the plan without ties broken stays.
+    """
+    from nearcast.planning.placement.search_kernels import rebuild
+
+    search = PlacementSearch(proof.seed, _TIE_ITERATIONS, max(proof.watch.left_s(), 0.1))
+    start = (proof.homes, proof.brokers)
+    found = search_placement(problem, Objective.D3, search, start, on_progress, _TIE_MS)
+    tables = placement_tables(problem, Objective.D3, _TIE_MS)
+    broken = PlacementProof(
+        tables, found.homes, found.brokers, found.cost, proof.watch, proof.seed, on_progress
+    )
+    with suppress(KeyboardInterrupt):
+        broken.run(_all_choices(tables))
+    state = empty_state(proof.tables, broken.homes, broken.brokers)
+    excess = float(rebuild(proof.tables, state))
+    return broken if excess <= proof.cost + _TIE_TOLERANCE * (1.0 + proof.cost) else proof
 
 
 def _all_choices(tables: PlacementTables) -> Choices:

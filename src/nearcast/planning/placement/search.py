@@ -64,14 +64,16 @@ def search_placement(
     params: PlacementSearch,
     start: tuple[IndexArray, BoolArray] | None = None,
     on_progress: Callable[[Progress], None] | None = None,
+    tie_ms: float = 0.0,
 ) -> PlacementSearchResult:
     """Return the best plan of several annealing runs.
 
     A run proposes to move a home, to open, close, move or swap brokers (closing others where
     storage demands it); every publisher always sends to what is then its best server. The
-    first run begins at `start` (homes, brokers), the others where nothing is placed.
+    first run begins at `start` (homes, brokers), the others where nothing is placed. The cost is
+    that of `placement_tables`, with its `tie_ms`.
     """
-    tables = placement_tables(problem, objective)
+    tables = placement_tables(problem, objective, tie_ms)
     search = _Search(tables, params, on_progress)
     plans = [start] if start is not None else []
     # Ctrl-C ends the search; the best plan so far is kept.

@@ -21,6 +21,8 @@ __all__ = [
 @njit(cache=True, inline="always")
 def _counted(tables: PlacementTables, delay_ms: float) -> float:
     """Return what a delay counts in the objective (D3: `delay_ms` is already minus beta)."""
+    if tables.tie_ms > 0.0:
+        return tables.tie_ms * max(delay_ms, 0.0) + delay_ms + tables.tie_base_ms
     if tables.excess_only and delay_ms < 0.0:
         return 0.0
     return delay_ms

@@ -31,6 +31,10 @@ class PlacementTables(NamedTuple):
     """Both ways: 2 d^C."""
     excess_only: bool
     """True for D3: only what exceeds the permissible delay counts."""
+    tie_ms: float
+    """0, or D3 with ties broken by D1: a ms of excess then counts this many ms of delay."""
+    tie_base_ms: float
+    """Added to each delay in a tie, so that nothing counts less than 0: the longest beta."""
     spool: FloatArray
     storage: FloatArray
     offset_ms: FloatArray
@@ -77,8 +81,10 @@ class PlacementState(NamedTuple):
     """The least of these that the brokers permit [publisher]."""
 
 
-def placement_tables(problem: PlacementProblem, objective: Objective) -> PlacementTables:
-    """Return the tables of a problem.
+def placement_tables(
+    problem: PlacementProblem, objective: Objective, tie_ms: float = 0.0
+) -> PlacementTables:
+    """Return the tables of a problem; `tie_ms` is of D3 only.
 
     Raises
     ------
@@ -102,6 +108,8 @@ def placement_tables(problem: PlacementProblem, objective: Objective) -> Placeme
         by_leg=np.argsort(leg_ms, axis=1, kind="stable").astype(np.int32),
         cloud_ms=2.0 * network.cloud_ms,
         excess_only=excess,
+        tie_ms=tie_ms,
+        tie_base_ms=float(problem.permissible_ms.max(initial=0.0)),
         spool=problem.spool,
         storage=problem.storage,
         offset_ms=problem.process_ms - problem.permissible_ms if excess else problem.process_ms,

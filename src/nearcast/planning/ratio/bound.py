@@ -107,7 +107,7 @@ def bound_ratio(
         relaxation.sweep()
         if watch.seconds() > 0.5 * (params.time_limit_s or math.inf):
             break
-    _scan_uniform_prices(relaxation)
+    _scan_uniform_prices(relaxation, watch)
     _climb(relaxation, params, upper_cost, watch, on_progress)
     value = relaxation.proven_value()
     return RatioBound(
@@ -137,7 +137,7 @@ def _with_finite_limits(problem: RatioProblem) -> RatioProblem:
     )
 
 
-def _scan_uniform_prices(relaxation: Relaxation) -> None:
+def _scan_uniform_prices(relaxation: Relaxation, watch: Stopwatch) -> None:
     """Raise one price for all servers while it pays: small steps cannot cross the way to the cloud.
 
     Where the total limit is exceeded someone must be delegated, and the price that makes the
@@ -149,7 +149,7 @@ def _scan_uniform_prices(relaxation: Relaxation) -> None:
             continue
         best, best_prices = relaxation.value(), relaxation.prices()
         price = 0.4 * relaxation.cloud_price(kind)
-        while price > 0:
+        while price > 0 and watch.left_s() > 0:
             trial = list(relaxation.prices())
             trial[kind] = zero + price
             relaxation.set_prices(trial[0], trial[1])
@@ -217,4 +217,6 @@ def _climb(
         relaxation.sweep()
     relaxation.set_prices(*best_prices)
     for _ in range(last):
+        if watch.left_s() <= 0:
+            break
         relaxation.sweep()

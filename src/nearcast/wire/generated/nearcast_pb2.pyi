@@ -5,7 +5,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class Init(_message.Message):
-    __slots__ = ("epoch", "x_km", "y_km", "direction_deg", "speed_mps", "credential", "visits")
+    __slots__ = ("epoch", "x_km", "y_km", "direction_deg", "speed_mps", "credential", "visits", "asks")
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     X_KM_FIELD_NUMBER: _ClassVar[int]
     Y_KM_FIELD_NUMBER: _ClassVar[int]
@@ -13,6 +13,7 @@ class Init(_message.Message):
     SPEED_MPS_FIELD_NUMBER: _ClassVar[int]
     CREDENTIAL_FIELD_NUMBER: _ClassVar[int]
     VISITS_FIELD_NUMBER: _ClassVar[int]
+    ASKS_FIELD_NUMBER: _ClassVar[int]
     epoch: int
     x_km: float
     y_km: float
@@ -20,17 +21,22 @@ class Init(_message.Message):
     speed_mps: float
     credential: bytes
     visits: bool
-    def __init__(self, epoch: _Optional[int] = ..., x_km: _Optional[float] = ..., y_km: _Optional[float] = ..., direction_deg: _Optional[float] = ..., speed_mps: _Optional[float] = ..., credential: _Optional[bytes] = ..., visits: _Optional[bool] = ...) -> None: ...
+    asks: int
+    def __init__(self, epoch: _Optional[int] = ..., x_km: _Optional[float] = ..., y_km: _Optional[float] = ..., direction_deg: _Optional[float] = ..., speed_mps: _Optional[float] = ..., credential: _Optional[bytes] = ..., visits: _Optional[bool] = ..., asks: _Optional[int] = ...) -> None: ...
 
 class Acknowledge(_message.Message):
-    __slots__ = ("session", "report_interval_s", "epoch")
+    __slots__ = ("session", "report_interval_s", "epoch", "revoked", "signer")
     SESSION_FIELD_NUMBER: _ClassVar[int]
     REPORT_INTERVAL_S_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
+    REVOKED_FIELD_NUMBER: _ClassVar[int]
+    SIGNER_FIELD_NUMBER: _ClassVar[int]
     session: int
     report_interval_s: float
     epoch: int
-    def __init__(self, session: _Optional[int] = ..., report_interval_s: _Optional[float] = ..., epoch: _Optional[int] = ...) -> None: ...
+    revoked: bytes
+    signer: bytes
+    def __init__(self, session: _Optional[int] = ..., report_interval_s: _Optional[float] = ..., epoch: _Optional[int] = ..., revoked: _Optional[bytes] = ..., signer: _Optional[bytes] = ...) -> None: ...
 
 class Heartbeat(_message.Message):
     __slots__ = ("token", "answer", "unsettled_ms", "lost")
@@ -57,7 +63,7 @@ class Report(_message.Message):
     def __init__(self, x_km: _Optional[float] = ..., y_km: _Optional[float] = ..., direction_deg: _Optional[float] = ..., speed_mps: _Optional[float] = ...) -> None: ...
 
 class Publish(_message.Message):
-    __slots__ = ("topic", "epoch", "sequence", "oldest", "durable", "payload", "has_position", "x_km", "y_km", "published_us")
+    __slots__ = ("topic", "epoch", "sequence", "oldest", "durable", "payload", "has_position", "x_km", "y_km", "published_us", "envelope")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     SEQUENCE_FIELD_NUMBER: _ClassVar[int]
@@ -68,6 +74,7 @@ class Publish(_message.Message):
     X_KM_FIELD_NUMBER: _ClassVar[int]
     Y_KM_FIELD_NUMBER: _ClassVar[int]
     PUBLISHED_US_FIELD_NUMBER: _ClassVar[int]
+    ENVELOPE_FIELD_NUMBER: _ClassVar[int]
     topic: str
     epoch: int
     sequence: int
@@ -78,7 +85,8 @@ class Publish(_message.Message):
     x_km: float
     y_km: float
     published_us: int
-    def __init__(self, topic: _Optional[str] = ..., epoch: _Optional[int] = ..., sequence: _Optional[int] = ..., oldest: _Optional[int] = ..., durable: _Optional[bool] = ..., payload: _Optional[bytes] = ..., has_position: _Optional[bool] = ..., x_km: _Optional[float] = ..., y_km: _Optional[float] = ..., published_us: _Optional[int] = ...) -> None: ...
+    envelope: bytes
+    def __init__(self, topic: _Optional[str] = ..., epoch: _Optional[int] = ..., sequence: _Optional[int] = ..., oldest: _Optional[int] = ..., durable: _Optional[bool] = ..., payload: _Optional[bytes] = ..., has_position: _Optional[bool] = ..., x_km: _Optional[float] = ..., y_km: _Optional[float] = ..., published_us: _Optional[int] = ..., envelope: _Optional[bytes] = ...) -> None: ...
 
 class Published(_message.Message):
     __slots__ = ("topic", "epoch", "up_to", "level")
@@ -113,14 +121,20 @@ class Busy(_message.Message):
     def __init__(self, topic: _Optional[str] = ..., retry_after_ms: _Optional[int] = ...) -> None: ...
 
 class Subscribe(_message.Message):
-    __slots__ = ("request", "topic", "resumes")
+    __slots__ = ("request", "topic", "resumes", "where", "area", "follows")
     REQUEST_FIELD_NUMBER: _ClassVar[int]
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     RESUMES_FIELD_NUMBER: _ClassVar[int]
+    WHERE_FIELD_NUMBER: _ClassVar[int]
+    AREA_FIELD_NUMBER: _ClassVar[int]
+    FOLLOWS_FIELD_NUMBER: _ClassVar[int]
     request: int
     topic: str
     resumes: bool
-    def __init__(self, request: _Optional[int] = ..., topic: _Optional[str] = ..., resumes: _Optional[bool] = ...) -> None: ...
+    where: str
+    area: str
+    follows: bool
+    def __init__(self, request: _Optional[int] = ..., topic: _Optional[str] = ..., resumes: _Optional[bool] = ..., where: _Optional[str] = ..., area: _Optional[str] = ..., follows: _Optional[bool] = ...) -> None: ...
 
 class Unsubscribe(_message.Message):
     __slots__ = ("request", "topic")
@@ -143,7 +157,7 @@ class Confirm(_message.Message):
     def __init__(self, request: _Optional[int] = ..., accepted: _Optional[bool] = ..., reason: _Optional[str] = ..., starts: _Optional[int] = ...) -> None: ...
 
 class Notify(_message.Message):
-    __slots__ = ("topic", "publisher", "epoch", "sequence", "durable", "part", "payload", "published_us", "received_us", "processed_us", "notified_us", "processing_us", "broker", "offset", "previous")
+    __slots__ = ("topic", "publisher", "epoch", "sequence", "durable", "part", "payload", "published_us", "received_us", "processed_us", "notified_us", "processing_us", "broker", "offset", "previous", "envelope")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     PUBLISHER_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
@@ -159,6 +173,7 @@ class Notify(_message.Message):
     BROKER_FIELD_NUMBER: _ClassVar[int]
     OFFSET_FIELD_NUMBER: _ClassVar[int]
     PREVIOUS_FIELD_NUMBER: _ClassVar[int]
+    ENVELOPE_FIELD_NUMBER: _ClassVar[int]
     topic: str
     publisher: str
     epoch: int
@@ -174,7 +189,8 @@ class Notify(_message.Message):
     broker: str
     offset: int
     previous: int
-    def __init__(self, topic: _Optional[str] = ..., publisher: _Optional[str] = ..., epoch: _Optional[int] = ..., sequence: _Optional[int] = ..., durable: _Optional[bool] = ..., part: _Optional[int] = ..., payload: _Optional[bytes] = ..., published_us: _Optional[int] = ..., received_us: _Optional[int] = ..., processed_us: _Optional[int] = ..., notified_us: _Optional[int] = ..., processing_us: _Optional[int] = ..., broker: _Optional[str] = ..., offset: _Optional[int] = ..., previous: _Optional[int] = ...) -> None: ...
+    envelope: bytes
+    def __init__(self, topic: _Optional[str] = ..., publisher: _Optional[str] = ..., epoch: _Optional[int] = ..., sequence: _Optional[int] = ..., durable: _Optional[bool] = ..., part: _Optional[int] = ..., payload: _Optional[bytes] = ..., published_us: _Optional[int] = ..., received_us: _Optional[int] = ..., processed_us: _Optional[int] = ..., notified_us: _Optional[int] = ..., processing_us: _Optional[int] = ..., broker: _Optional[str] = ..., offset: _Optional[int] = ..., previous: _Optional[int] = ..., envelope: _Optional[bytes] = ...) -> None: ...
 
 class Received(_message.Message):
     __slots__ = ("highest", "bitmap", "all_below")
@@ -281,3 +297,29 @@ class Resume(_message.Message):
     broker: str
     since: int
     def __init__(self, topic: _Optional[str] = ..., broker: _Optional[str] = ..., since: _Optional[int] = ...) -> None: ...
+
+class Prove(_message.Message):
+    __slots__ = ("server_key", "nonce")
+    SERVER_KEY_FIELD_NUMBER: _ClassVar[int]
+    NONCE_FIELD_NUMBER: _ClassVar[int]
+    server_key: bytes
+    nonce: bytes
+    def __init__(self, server_key: _Optional[bytes] = ..., nonce: _Optional[bytes] = ...) -> None: ...
+
+class Proof(_message.Message):
+    __slots__ = ("server_key", "nonce", "tag")
+    SERVER_KEY_FIELD_NUMBER: _ClassVar[int]
+    NONCE_FIELD_NUMBER: _ClassVar[int]
+    TAG_FIELD_NUMBER: _ClassVar[int]
+    server_key: bytes
+    nonce: bytes
+    tag: bytes
+    def __init__(self, server_key: _Optional[bytes] = ..., nonce: _Optional[bytes] = ..., tag: _Optional[bytes] = ...) -> None: ...
+
+class Revoked(_message.Message):
+    __slots__ = ("document", "signer")
+    DOCUMENT_FIELD_NUMBER: _ClassVar[int]
+    SIGNER_FIELD_NUMBER: _ClassVar[int]
+    document: bytes
+    signer: bytes
+    def __init__(self, document: _Optional[bytes] = ..., signer: _Optional[bytes] = ...) -> None: ...

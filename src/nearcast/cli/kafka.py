@@ -1,0 +1,164 @@
+"""``nearcast kafka``: a site's topics in Apache Kafka, event brokers there, alerts to the site."""
+
+from __future__ import annotations
+
+import json
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import click
+
+from nearcast.cli.console import json_option, print_json
+from nearcast.cli.kafka_options import kafka_options
+from nearcast.links.kafka_settings import KafkaSettings
+
+__all__ = ["kafka"]
+
+_seconds = click.option(
+    "--for",
+    "seconds",
+    type=click.FloatRange(min=0),
+    help="Stop after this many seconds.  [default: at Ctrl-C]",
+)
+
+
+@click.group()
+def kafka() -> None:
+    """Join a site to Apache Kafka.
+
+    \b
+      topics  make the topics that servers write to
+      events  an event broker of a consumer group: events in, alerts out
+      bridge  alerts of Kafka to the site's subscribers
+    """
+
+
+@kafka.command()
+@kafka_options
+@click.option("--partitions", type=click.IntRange(min=1), default=4, show_default=True)
+@click.option(
+    "--copies", type=click.IntRange(min=1), default=1, show_default=True, help="Replication factor."
+)
+@click.option("--keep-hours", type=click.FloatRange(min=0, min_open=True), help="Retention.")
+@json_option
+def topics(
+    kafka: KafkaSettings, partitions: int, copies: int, keep_hours: float | None, as_json: bool
+) -> None:
+    """Make the topics of a site that are not there yet.
+
+    \b
+      nearcast kafka topics --bootstrap 127.0.0.1:9092
+    """
+    from nearcast.links.kafka_client import create_topics
+
+    made = create_topics(kafka, partitions, copies, keep_hours)
+    if as_json:
+        print_json({"made": made})
+    else:
+        click.echo("\n".join(made) or "all topics are there")
+
+
+@kafka.command()
+@kafka_options
+@click.option("--group", default="nearcast-events", show_default=True, help="Consumer group.")
+@click.option(
+    "--options",
+    "text",
+    required=True,
+    metavar="JSON",
+    help='Of the processor events: {"field_km": [west, south, east, north], "kinds": {...}}.',
+)
+@_seconds
+@json_option
+def events(
+    kafka: KafkaSettings, group: str, text: str, seconds: float | None, as_json: bool
+) -> None:
+    """Turn the events in Kafka into alerts, by the bins and predicates of the live event broker.
+
+    Start several: the members of a group share the topics. Alerts go to PREFIX.alerts.
+
+    \b
+      nearcast kafka events --bootstrap 127.0.0.1:9092 --options '{"field_km": [0, 0, 20, 20]}' --for 2
+    """
+    from nearcast.site.kafka_events import EventService
+
+    service = EventService(kafka, _options(text), group=group)
+    with _stopping(seconds) as stop:
+        service.run(stop)
+    _tell(vars(service.counts), as_json)
+
+
+@kafka.command()
+@kafka_options
+@click.option(
+    "--credentials",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    required=True,
+    help="Of a client that may publish to the alerts' topics.",
+)
+@click.option(
+    "--before",
+    default="alerts/",
+    show_default=True,
+    help="Put before an alert's topic: subscribe to alerts/road/north.",
+)
+@click.option("--group", default="nearcast-bridge", show_default=True, help="Consumer group.")
+@_seconds
+@json_option
+def bridge(
+    kafka: KafkaSettings,
+    credentials: Path,
+    before: str,
+    group: str,
+    seconds: float | None,
+    as_json: bool,
+) -> None:
+    """Tell the site's subscribers the alerts in Kafka; what was missed is told after a return.
+
+    \b
+      nearcast kafka bridge --bootstrap 127.0.0.1:9092 --credentials service.json --for 2
+    """
+    from nearcast.site.kafka_bridge import AlertBridge
+
+    bridge = AlertBridge(kafka, credentials, before=before, group=group)
+    with _stopping(seconds) as stop:
+        bridge.run(stop)
+    _tell(vars(bridge.counts), as_json)
+
+
+def _options(text: str) -> dict[str, Any]:
+    try:
+        options = json.loads(text)
+    except ValueError as error:
+        raise click.BadParameter(f"not JSON: {error}", param_hint="--options") from None
+    if not isinstance(options, dict) or "field_km" not in options:
+        raise click.BadParameter("an object with field_km is wanted", param_hint="--options")
+    if unknown := sorted(set(options) - {"field_km", "kinds", "congestion"}):
+        raise click.BadParameter(f"unknown key {unknown[0]!r}", param_hint="--options")
+    return options
+
+
+@contextmanager
+def _stopping(seconds: float | None) -> Iterator[Callable[[], bool]]:
+    """Give what tells when to stop: after some seconds, at Ctrl-C or SIGTERM."""
+    stopped = threading.Event()
+    numbers = (signal.SIGINT, signal.SIGTERM)
+    before = [signal.signal(number, lambda *_: stopped.set()) for number in numbers]
+    deadline = float("inf") if seconds is None else time.monotonic() + seconds
+    try:
+        yield lambda: stopped.is_set() or time.monotonic() >= deadline
+    finally:
+        for number, handler in zip(numbers, before, strict=True):
+            signal.signal(number, handler)
+
+
+def _tell(counts: dict[str, int], as_json: bool) -> None:
+    if as_json:
+        print_json(counts)
+    else:
+        click.echo(", ".join(f"{name} {count}" for name, count in counts.items()))

@@ -1,0 +1,1 @@
+"""Deadlines of message classes on live servers: under saturation, and over emulated distances."""

@@ -1,0 +1,47 @@
+"""What the papers' vague words are judged by; fixed here before any run, each with its reason."""
+
+from __future__ import annotations
+
+__all__ = [
+    "BY_FAR_FEW",
+    "COMMAND_SHARE_POINTS",
+    "EDGE_MS",
+    "HIGH_RATIO",
+    "LITTLE",
+    "LOCAL_KM",
+    "NOT_SO_MUCH_MS",
+    "PAPER_K",
+    "QUERY_MS",
+    "RECONFIGURED_MS",
+    "SAME_COUNT",
+    "SHARE_POINTS",
+    "WIDE_KM",
+]
+
+HIGH_RATIO = 0.8
+"""2020, "under high requirement ratio": the upper three of table II's five, 0.81 and above."""
+NOT_SO_MUCH_MS = 6.0
+"""2020: "does not cause so much resource exhaustion which gives a delay of more than 6 ms"."""
+WIDE_KM = 5.0
+"""2021, figure 14: "if sigma >= 5"."""
+LITTLE = 0.25
+"""2021, "the increase is small", "does not vary so much": less than a quarter. Over sigma the same
+delays differ by a factor of 2 and more, and the paper's graphs, from 0 on, show a quarter clearly."""
+LOCAL_KM = 5.0
+"""2021, figure 16: "locality is small, that is sigma = 1, 5"."""
+PAPER_K = 4
+"""K of the paper's other figures: the largest that it is known to have tried."""
+EDGE_MS = 5.0
+"""LASR: "mostly within 5 ms"."""
+QUERY_MS = 10.0
+"""LASR: "at least 10 ms"."""
+RECONFIGURED_MS = 100.0
+"""LASR: "less than 100 ms"."""
+COMMAND_SHARE_POINTS = 5.0
+"""LASR, half of the messages after the command: two standard deviations of 500 random choices."""
+SHARE_POINTS = 2.2
+"""LASR, a quarter of the run: the same in points of a trial's 1,000 messages."""
+BY_FAR_FEW = 5.0
+"""LASR, "a few": a tenth of the 50 messages that are sent in a second."""
+SAME_COUNT = 1.0
+"""LASR: misdelivered messages a trial by which a mean may differ and is still called the same."""

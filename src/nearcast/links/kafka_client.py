@@ -1,0 +1,146 @@
+"""Producers, consumers and topics of Apache Kafka: the one home of confluent-kafka."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+from nearcast.errors import ConfigError
+from nearcast.links.kafka_settings import KINDS, KafkaSettings
+
+__all__ = ["Producer", "check_topics", "create_topics", "open_consumer", "open_producer"]
+
+_ANSWER_S = 10.0
+_QUIET = {"log_level": "0"}
+"""librdkafka writes each try to reconnect to stderr; `error_cb` hears of it too."""
+
+
+class Producer(Protocol):
+    """What is used of confluent-kafka's producer."""
+
+    def produce(
+        self,
+        topic: str,
+        value: bytes,
+        key: bytes,
+        *,
+        headers: list[tuple[str, bytes]],
+        on_delivery: Callable[[Any, Any], None],
+    ) -> None:
+        """Take a message; `on_delivery` is called in `poll` with an error or None."""
+
+    def poll(self, timeout: float) -> int:
+        """Call what is due."""
+
+    def purge(self) -> None:
+        """Give up what is not sent."""
+
+    def flush(self) -> int:
+        """Wait until all is sent or given up."""
+
+
+def open_producer(settings: KafkaSettings, on_error: Callable[[str], None]) -> Producer:
+    """Return a producer that sends each record once while it lives, and tries for ever.
+
+    Raises
+    ------
+    ConfigError
+        When confluent-kafka is not installed or refuses a setting.
+    """
+    kafka = _library()
+    made: Producer = _made(
+        kafka.Producer,
+        settings,
+        {
+            "enable.idempotence": "true",
+            "linger.ms": "5",
+            "message.timeout.ms": "0",
+            "error_cb": lambda error: on_error(error.str()),
+        },
+    )
+    return made
+
+
+def open_consumer(settings: KafkaSettings, group: str, **more: object) -> Any:
+    """Return a consumer of a group that begins with what is retained, and commits when told to.
+
+    Raises
+    ------
+    ConfigError
+        When confluent-kafka is not installed or refuses a setting.
+    """
+    kafka = _library()
+    own = {"group.id": group, "enable.auto.commit": False, "auto.offset.reset": "earliest"}
+    return _made(kafka.Consumer, settings, {**own, **more})
+
+
+def create_topics(
+    settings: KafkaSettings, partitions: int = 1, copies: int = 1, keep_hours: float | None = None
+) -> list[str]:
+    """Make the topics of a site that are not there; return those.
+
+    Raises
+    ------
+    ConfigError
+        When Kafka does not answer or refuses.
+    """
+    from confluent_kafka.cimpl import NewTopic
+
+    there, admin = _topics(settings)
+    wanted = [name for name in map(settings.topic, KINDS) if name not in there]
+    config = {} if keep_hours is None else {"retention.ms": str(int(keep_hours * 3_600_000))}
+    new = [NewTopic(name, partitions, copies, config=config) for name in wanted]
+    for name, made in (admin.create_topics(new) if new else {}).items():
+        try:
+            made.result(_ANSWER_S)
+        except _library().KafkaException as error:
+            raise ConfigError(f"Kafka does not make topic {name!r}: {_said(error)}") from None
+    limit = time.monotonic() + _ANSWER_S
+    while new and not there.issuperset(wanted) and time.monotonic() < limit:
+        there, _ = _topics(settings)  # what was made is shown a moment later
+    return wanted
+
+
+def check_topics(settings: KafkaSettings, names: tuple[str, ...]) -> None:
+    """Raise ConfigError when Kafka does not answer, or lacks one of these topics."""
+    there, _ = _topics(settings)
+    if missing := [name for name in names if name not in there]:
+        raise ConfigError(
+            f"Kafka at {settings.bootstrap} has no topic {missing[0]!r}; "
+            f"`nearcast kafka topics --bootstrap {settings.bootstrap}` makes it"
+        )
+
+
+def _topics(settings: KafkaSettings) -> tuple[set[str], Any]:
+    from confluent_kafka.admin import AdminClient
+
+    admin = _made(AdminClient, settings, {})
+    try:
+        return set(admin.list_topics(timeout=_ANSWER_S).topics), admin
+    except _library().KafkaException as error:
+        raise ConfigError(f"no Kafka answers at {settings.bootstrap}: {_said(error)}") from None
+
+
+def _made(kind: Callable[..., Any], settings: KafkaSettings, own: Mapping[str, object]) -> Any:
+    config = {"bootstrap.servers": settings.bootstrap, **_QUIET, **own, **settings.options}
+    try:
+        return kind(config)
+    except (_library().KafkaException, TypeError, ValueError) as error:
+        raise ConfigError(f"Kafka's client refuses its settings: {_said(error)}") from None
+
+
+def _library() -> Any:
+    try:
+        import confluent_kafka
+    except ImportError:
+        raise ConfigError(
+            "confluent-kafka is not installed; `pip install nearcast[kafka]` brings it"
+        ) from None
+    return confluent_kafka
+
+
+def _said(error: Exception) -> str:
+    """Return the words of an error of Kafka, without codes."""
+    inner = error.args[0] if error.args else error
+    return str(inner.str() if hasattr(inner, "str") else inner)

@@ -1,0 +1,133 @@
+"""Jars from Maven Central: Apache Kafka for this machine, and Spark's connector to Kafka.
+
+``python -m nearcast.links.maven_jars`` fetches both with ``mvn`` into the folder ``kafka`` of the
+Python environment, once; ``make kafka-jars`` calls it.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import NamedTuple
+from xml.sax.saxutils import escape
+
+from nearcast.errors import ConfigError
+
+__all__ = ["BROKER", "CONNECTOR", "JarSet", "fetch", "find_jars"]
+
+_FETCH_WITHIN_S = 600.0
+
+
+class _Jar(NamedTuple):
+    group: str
+    name: str
+    version: str
+    alone: bool = False
+    """Whether what it depends on is left out, because pyspark brings it."""
+
+
+class JarSet(NamedTuple):
+    """Jars that belong together, in a folder of their own."""
+
+    folder: str
+    jars: tuple[_Jar, ...]
+
+
+BROKER = JarSet(
+    "broker",
+    (_Jar("org.apache.kafka", "kafka_2.13", "4.3.1"), _Jar("org.slf4j", "slf4j-simple", "1.7.36")),
+)
+"""A Kafka broker, KRaft."""
+CONNECTOR = JarSet(
+    "connector",
+    (
+        _Jar("org.apache.spark", "spark-sql-kafka-0-10_2.13", "4.2.0", alone=True),
+        # it has to do with delegation tokens only, and this is the newest that every registry has
+        _Jar("org.apache.spark", "spark-token-provider-kafka-0-10_2.13", "4.0.0", alone=True),
+        _Jar("org.apache.kafka", "kafka-clients", "3.9.2", alone=True),
+        _Jar("org.apache.commons", "commons-pool2", "2.13.1"),
+    ),
+)
+"""What Spark reads and writes Kafka with; made for the pyspark that nearcast wants."""
+
+
+def find_jars(wanted: JarSet, root: Path | None = None) -> list[Path]:
+    """Return the jars of a set, with absolute paths.
+
+    Raises
+    ------
+    ConfigError
+        When they were not fetched.
+    """
+    folder = (root or _root()) / wanted.folder
+    found = sorted(folder.glob("*.jar"))
+    if not found:
+        raise ConfigError(
+            f"{folder}: no jars of Apache Kafka there; `make kafka-jars` fetches them from Maven "
+            "Central (it needs mvn and Java 17)"
+        )
+    return [path.resolve() for path in found]
+
+
+def fetch(wanted: JarSet, root: Path | None = None) -> None:
+    """Fetch a set, whole or not at all; nothing to do when it is there.
+
+    Raises
+    ------
+    ConfigError
+        When there is no Maven or it fails; with the end of what it said.
+    """
+    root = root or _root()
+    folder = root / wanted.folder
+    if any(folder.glob("*.jar")):
+        return
+    maven = shutil.which("mvn")
+    if maven is None:
+        raise ConfigError("mvn (Apache Maven) is not installed; it fetches the jars of Kafka")
+    root.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=".fetch-", dir=root) as scratch:
+        pom, libs = Path(scratch, "pom.xml"), Path(scratch, "libs")
+        pom.write_text(_pom(wanted))
+        command = [maven, "-B", "-q", "-f", str(pom), "dependency:copy-dependencies"]
+        command += ["-DincludeScope=runtime", f"-DoutputDirectory={libs}"]
+        try:
+            said = subprocess.run(
+                command, capture_output=True, text=True, timeout=_FETCH_WITHIN_S, check=False
+            )
+        except subprocess.TimeoutExpired:
+            raise ConfigError(f"mvn did not end within {_FETCH_WITHIN_S:g} s") from None
+        if said.returncode or not any(libs.glob("*.jar")):
+            tail = "\n".join((said.stdout + said.stderr).strip().splitlines()[-5:])
+            raise ConfigError(f"mvn could not fetch the jars of Kafka ({wanted.folder}):\n{tail}")
+        libs.rename(folder)
+
+
+def _root() -> Path:
+    return Path(sys.prefix) / "kafka"
+
+
+def _pom(wanted: JarSet) -> str:
+    nothing = "<exclusion><groupId>*</groupId><artifactId>*</artifactId></exclusion>"
+    dependencies = "".join(
+        f"<dependency><groupId>{escape(one.group)}</groupId>"
+        f"<artifactId>{escape(one.name)}</artifactId><version>{escape(one.version)}</version>"
+        + (f"<exclusions>{nothing}</exclusions>" if one.alone else "")
+        + "</dependency>"
+        for one in wanted.jars
+    )
+    return (
+        '<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>'
+        f"<groupId>nearcast</groupId><artifactId>{wanted.folder}</artifactId><version>1</version>"
+        f"<packaging>pom</packaging><dependencies>{dependencies}</dependencies></project>"
+    )
+
+
+if __name__ == "__main__":
+    try:
+        for one in (BROKER, CONNECTOR):
+            fetch(one)
+    except ConfigError as error:
+        sys.exit(f"error: {error}")

@@ -1,0 +1,94 @@
+"""Records of Kafka into alerts, by the same event broker as on a live topic."""
+
+from __future__ import annotations
+
+import base64
+import math
+from collections import OrderedDict
+from collections.abc import Mapping
+from typing import Any
+
+from nearcast.broker.processors.alerting import TopicAlerts
+from nearcast.broker.processors.events import Events
+from nearcast.links.kafka_records import AlertRecord, PublicationRecord, Record, alert_record
+from nearcast.links.kafka_settings import KafkaSettings
+from nearcast.wire.publication import Origin, Publication
+
+__all__ = ["AlertMaker", "KnownRecords"]
+
+
+class KnownRecords:
+    """The identities of the last records, so that each counts once."""
+
+    def __init__(self, most: int = 200_000) -> None:
+        self._most = most
+        self._known: OrderedDict[str, None] = OrderedDict()
+
+    def is_new(self, identity: str) -> bool:
+        """Note a record; tell whether it was not known."""
+        if identity in self._known:
+            return False
+        self._known[identity] = None
+        if len(self._known) > self._most:
+            self._known.popitem(last=False)
+        return True
+
+
+class AlertMaker:
+    """The event brokers of all topics that this consumer has.
+
+    Parameters
+    ----------
+    options
+        Of the processor `events`: ``field_km``, ``kinds``, ``congestion``.
+
+    Raises
+    ------
+    ConfigError
+        When an option is wrong.
+    """
+
+    def __init__(self, settings: KafkaSettings, options: Mapping[str, Any]) -> None:
+        self._settings, self._options = settings, dict(options)
+        Events(**self._options)  # complains now
+        self._topics: dict[str, TopicAlerts] = {}
+
+    def forget(self) -> None:
+        """Begin anew: another consumer of the group has gone on meanwhile."""
+        self._topics.clear()
+
+    def take(self, record: PublicationRecord, identity: str) -> list[Record]:
+        """Return the alerts that a publication causes, as records for Kafka."""
+        if record.topic is None:
+            return []
+        topic = self._topics.get(record.topic)
+        if topic is None:
+            topic = self._topics[record.topic] = TopicAlerts(Events(**self._options))
+        publication = Publication(
+            record.topic,
+            record.client,
+            record.epoch,
+            record.sequence,
+            record.time_us,
+            record.time_us,
+            math.nan if record.x_km is None else record.x_km,
+            math.nan if record.y_km is None else record.y_km,
+            record.data,
+            Origin.DIRECT if record.durable else Origin.ONCE,
+        )
+        return [
+            alert_record(
+                AlertRecord(
+                    record.topic,
+                    base64.b64encode(one.payload).decode(),
+                    record.time_us,
+                    identity,
+                    dict(one.attributes or {}),
+                    one.area or "",
+                    None if one.valid_until_s is None else int(one.valid_until_s * 1e6),
+                ),
+                part,
+                self._settings,
+            )
+            for part, one in enumerate(topic.take(publication))
+        ]

@@ -1,0 +1,45 @@
+"""Areas of interest in messages and subscriptions: texts in kilometres, read once.
+
+The geometry is imported when the first area comes: a program that uses none does not pay for it.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from nearcast.errors import AreaError, WireError
+
+if TYPE_CHECKING:
+    from nearcast.geo.area import AreaOfInterest
+    from nearcast.geo.bounds import Bounds
+
+__all__ = ["area_of", "bounds_of", "check_area", "heading_of"]
+
+
+@lru_cache(4_096)
+def area_of(text: str) -> AreaOfInterest:
+    """Return the area that a text describes; AreaError says what is wrong."""
+    from nearcast.geo.area_text import read_area
+
+    return read_area(text)
+
+
+def bounds_of(text: str, now_s: float) -> Bounds:
+    """Return a rectangle around an area, where it is now."""
+    return area_of(text).shape_at(now_s).bounds
+
+
+def heading_of(direction_deg: float, speed_mps: float) -> float | None:
+    """Return where who reports this is heading; None: it says nothing of it."""
+    return direction_deg if direction_deg or speed_mps else None
+
+
+def check_area(text: str) -> None:
+    """Raise WireError when a text is no area that a message or subscription may have."""
+    try:
+        area = area_of(text)
+    except AreaError as error:
+        raise WireError(f"area, {error}") from None
+    if area.nearest is not None:
+        raise WireError("area, `nearest` is for processors: nobody here knows all clients")

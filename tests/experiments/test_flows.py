@@ -1,0 +1,61 @@
+"""The check of flow trials finds what is wrong; a small trial on real servers finds nothing."""
+
+from __future__ import annotations
+
+import pytest
+
+from nearcast.experiments.flows.load import Findings, Heard, Load, check
+from nearcast.experiments.flows.run import FlowTrial, run
+
+
+def made(numbers: list[tuple[int, int]]) -> Load:
+    """A load of six messages of one key, of which these came out, each with a count."""
+    load = Load()
+    for number in range(6):
+        load.sent_s["p", number], load.keys["p", number] = float(number), "k"
+    load.heard = [Heard("p", number, "k", count, 10.0) for number, count in numbers]
+    return load
+
+
+GOOD = [(number, number + 1) for number in range(6)]
+
+
+@pytest.mark.parametrize(
+    ("numbers", "findings"),
+    [
+        (GOOD, Findings(0, 0, 0, 0)),
+        (GOOD[:-1], Findings(1, 0, 0, 0)),
+        # one that was counted and did not come out, and one that was not counted
+        ([*GOOD[:2], *GOOD[3:]], Findings(0, 1, 0, 0)),
+        ([*GOOD[:2], (3, 3), (4, 4), (5, 5)], Findings(1, 0, 0, 0)),
+        ([*GOOD[:2], (3, 3), (2, 4), *GOOD[4:]], Findings(0, 0, 0, 1)),
+        # one that came twice, and was counted twice
+        ([*GOOD, (5, 7)], Findings(0, 0, 2, 0)),
+        # a state that began anew elsewhere
+        ([*GOOD[:3], (3, 1), (4, 2), (5, 3)], Findings(0, 0, 3, 0)),
+    ],
+)
+def test_the_check_counts_what_should_not_be(
+    numbers: list[tuple[int, int]], findings: Findings
+) -> None:
+    assert check(made(numbers)) == findings
+
+
+@pytest.mark.slow
+def test_parts_move_and_servers_are_killed_under_load() -> None:
+    trial = FlowTrial(rate_hz=200.0, hand_overs=4, kills=4, kill_rate_hz=100.0)
+    points = list(run(("hand-over", "kill"), trial))
+    found = [(one.lost, one.untold, one.doubled, one.out_of_order) for one in points]
+    assert found == [(0, 0, 0, 0)] * 2
+    assert [one.hand_overs for one in points] == [4, 4]
+    assert points[1].kills == 4
+    assert all(one.acknowledged == one.messages > 500 for one in points)
+
+
+@pytest.mark.slow
+def test_giver_and_taker_are_killed_at_exact_steps() -> None:
+    steps = ("before send HandOver", "after receive HandOver", "before send Took")
+    (point,) = run(("steps",), FlowTrial(kill_rate_hz=50.0, steps=steps))
+    assert (point.kills, point.steps_missed, point.undivided) == (3, 0, 0)
+    assert (point.lost, point.untold, point.doubled) == (0, 0, 0)
+    assert point.acknowledged == point.messages > 300

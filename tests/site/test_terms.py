@@ -1,0 +1,280 @@
+"""Filters, areas and events on a real server: sockets, spool and event log, the SDK and the commands of the page."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import re
+import shlex
+import sys
+from asyncio.subprocess import PIPE
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from shapely.geometry import Point
+
+from nearcast.cli.main import nearcast
+from nearcast.errors import NearcastError
+from nearcast.links.memory_mesh import MemoryHub
+from nearcast.runtime.config import ClientsConfig, ServerConfig
+from nearcast.runtime.config_files import read_key_file
+from nearcast.runtime.server import LiveServer
+from nearcast.sdk import Client
+from nearcast.sdk.credentials import Credentials, save_credentials
+from nearcast.server.processor_rules import ProcessorRule
+from nearcast.site.standalone import LocalOrders
+from nearcast.site.standalone_folder import StandaloneFolder, StandalonePlace
+
+DOCS = Path(__file__).parents[2] / "docs"
+
+Work = Callable[[list[Credentials]], Awaitable[None]]
+
+
+async def with_server(
+    folder: StandaloneFolder,
+    names: list[str],
+    work: Work,
+    rules: Sequence[ProcessorRule] = (),
+) -> None:
+    """Run a standalone server with some clients."""
+    key, authority = folder.ensure_server("e1"), folder.authority()
+    key_file = authority.server_key_file("e1")
+    config = ServerConfig(
+        *("standalone", "e1", folder.path, key_file, authority.public_key.hex()),
+        authority.credential_file("e1"),
+        clients=ClientsConfig(0),
+    )
+    live = LiveServer(config, MemoryHub().link("e1"), read_key_file(key_file))
+    await live.start()
+    try:
+        assert live.client_address is not None
+        place = StandalonePlace(key.hex(), "e1", port=live.client_address[1])
+        folder.save_place(place)
+        folder.save_processors(rules)
+        enrolled = folder.enrol(names)
+        orders = LocalOrders(live, folder, place)
+        orders.look()
+        async with asyncio.timeout(60):
+            await work(enrolled)
+        orders.close()
+    finally:
+        await live.stop()
+
+
+async def start(command: str, folder: Path) -> asyncio.subprocess.Process:
+    """Start a command of the page."""
+    program = Path(sys.executable).with_name("nearcast")
+    return await asyncio.create_subprocess_exec(
+        program, *shlex.split(command)[1:], cwd=folder, stdout=PIPE, stderr=PIPE
+    )
+
+
+def test_filters_work_on_a_real_server_and_over_its_restart(tmp_path: Path) -> None:
+    folder = StandaloneFolder(tmp_path / "broker")
+    heard: list[str] = []
+
+    async def first(enrolled: list[Credentials]) -> None:
+        car, sign = (Client(one, timeout_s=30) for one in enrolled)
+        async with car, sign:
+            await sign.subscribe("offers", where='kind = "fuel" and price < 1.80')
+            for price in (1.7, 1.9, 1.6):
+                await car.publish("offers", str(price), attributes={"kind": "fuel", "price": price})
+            await car.publish_and_wait("offers", "food", attributes={"kind": "food", "price": 1})
+            await car.publish_and_wait("offers", "last", attributes={"kind": "fuel", "price": 0.1})
+            while "last" not in heard:
+                notification = await sign.next_notification()
+                assert notification is not None
+                assert notification.attributes["kind"] == "fuel"
+                heard.append(notification.text)
+            cursors = sign.cursors
+        later.append(cursors)
+
+    later: list[object] = []
+
+    async def second(enrolled: list[Credentials]) -> None:
+        car, sign = enrolled
+        async with Client(car, timeout_s=30) as again:
+            for price in (1.2, 2.2):
+                text = f"away {price}"
+                attributes: dict[str, str | float] = {"kind": "fuel", "price": price}
+                await again.publish_and_wait("offers", text, attributes=attributes)
+        async with Client(sign, timeout_s=30, cursors=later[0]) as back:  # type: ignore[arg-type]
+            await back.subscribe("offers", where='kind = "fuel" and price < 1.80')
+            notification = await back.next_notification()
+            while notification is not None and not notification.text.startswith("away"):
+                notification = await back.next_notification()  # cursors are some seconds behind
+            assert notification is not None
+            assert notification.text == "away 1.2"
+            assert await back.next_notification(timeout_s=0.3) is None
+
+    asyncio.run(with_server(folder, ["car", "sign"], first))
+    assert heard == ["1.7", "1.6", "last"]
+    asyncio.run(with_server(folder, ["car", "sign"], second))
+
+
+@pytest.mark.parametrize(
+    ("page", "topic", "heard_of"),
+    [
+        ("filters.md", "offers", ("Main St", {"kind": "fuel", "price": 1.75})),
+        ("areas.md", "alerts", ("ice on the bridge", None)),
+    ],
+)
+def test_the_commands_of_the_page_work(
+    tmp_path: Path, page: str, topic: str, heard_of: tuple[str, object]
+) -> None:
+    (block,) = re.findall(r"```sh\n(.*?)```", (DOCS / page).read_text(), re.DOTALL)
+    subscribe, publish = block.strip().splitlines()
+    lines: list[dict[str, object]] = []
+
+    async def work(enrolled: list[Credentials]) -> None:
+        for one in enrolled:
+            there = replace(one, x_km=5.0, y_km=3.0)
+            save_credentials(there, tmp_path / f"{one.client}.json")
+        listener = await start(subscribe, tmp_path)
+        assert listener.stderr is not None
+        assert await listener.stderr.readline() == f"subscribed to {topic}\n".encode()
+        publisher = await start(publish, tmp_path)
+        _, said = await publisher.communicate()
+        assert (publisher.returncode, said) == (0, b"published 1, acknowledged 1\n")
+        heard, _ = await listener.communicate()
+        assert listener.returncode == 0
+        lines.extend(map(json.loads, heard.splitlines()))
+
+    asyncio.run(with_server(StandaloneFolder(tmp_path / "broker"), ["car", "sign"], work))
+    (line,) = lines
+    assert (line["payload"], line.get("attributes")) == heard_of
+
+
+def invoke(command: list[str]) -> str:
+    """Run a command that fails; return the error, which is one of the user's."""
+    error = CliRunner().invoke(nearcast, command, standalone_mode=False).exception
+    assert isinstance(error, NearcastError)
+    return str(error)
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        (["--attribute", "kind"], "--attribute 'kind': is NAME=VALUE"),
+        (["--attribute", "9=x"], "line 1: '9' is not the name of an attribute"),
+    ],
+)
+def test_a_bad_attribute_is_named(tmp_path: Path, options: list[str], problem: str) -> None:
+    found: list[str] = []
+
+    async def work(enrolled: list[Credentials]) -> None:
+        save_credentials(enrolled[0], tmp_path / "car.json")
+        command = ["client", "publish", "--credentials", str(tmp_path / "car.json")]
+        command += ["--topic", "t", "--message", "x", *options]
+        found.append(await asyncio.to_thread(invoke, command))
+
+    asyncio.run(with_server(StandaloneFolder(tmp_path / "broker"), ["car"], work))
+    assert found == [problem]
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        (["--where", "price <"], "t: filter, character 8: a value is wanted"),
+        (["--area", "POLYGON ((0 0, 2 2, 2 0, 0 2, 0 0))"], "t: area, "),
+        (["--area", "@nowhere"], "--area @nowhere: "),
+        (["--area", "POINT (1 1)", "--within-km", "1"], "t: an area or a distance, not both"),
+    ],
+)
+def test_terms_with_a_mistake_are_named(tmp_path: Path, options: list[str], problem: str) -> None:
+    found: list[str] = []
+
+    async def work(enrolled: list[Credentials]) -> None:
+        save_credentials(enrolled[0], tmp_path / "car.json")
+        command = ["client", "subscribe", "--credentials", str(tmp_path / "car.json")]
+        command += ["--topic", "t", *options]
+        found.append(await asyncio.to_thread(invoke, command))
+
+    asyncio.run(with_server(StandaloneFolder(tmp_path / "broker"), ["car"], work))
+    assert found[0].startswith(problem)
+
+
+def test_areas_work_on_a_real_server_while_clients_move(tmp_path: Path) -> None:
+    square = {"type": "Polygon", "coordinates": [[[2, 2], [6, 2], [6, 6], [2, 6], [2, 2]]]}
+
+    async def work(enrolled: list[Credentials]) -> None:
+        car, bus, bike = (Client(one, timeout_s=30) for one in enrolled)
+        async with car, bus, bike:
+            await bus.subscribe("alerts")
+            await bike.subscribe("alerts", within_km=1.0)
+            heard: dict[str, list[str]] = {"bus": [], "bike": []}
+            for number, (bus_at, bike_at, at) in enumerate(
+                [
+                    ((3.0, 3.0), (3.0, 3.5), (3.0, 4.0)),
+                    ((9.0, 9.0), (3.0, 3.5), (3.0, 9.0)),
+                    ((9.0, 9.0), (5.0, 5.0), (5.5, 5.5)),
+                    ((5.9, 5.9), (9.0, 9.0), (9.0, 9.0)),
+                ]
+            ):
+                for client, place in ((bus, bus_at), (bike, bike_at)):
+                    client.report(*place, at_once=True)
+                    await client.echo()  # its home has seen the report
+                await car.publish("alerts", str(number), area=square, position=at, valid_s=60)
+                await car.publish_and_wait("alerts", "over", area=square, valid_s=1e-6)
+            await car.publish_and_wait("alerts", "end", position=(9.0, 9.0))
+            for client in (bus, bike):
+                while "end" not in heard[client.name]:
+                    notification = await client.next_notification()
+                    assert notification is not None
+                    heard[client.name].append(notification.text)
+        assert heard == {"bus": ["0", "3", "end"], "bike": ["0", "2", "end"]}
+
+    asyncio.run(with_server(StandaloneFolder(tmp_path / "broker"), ["car", "bus", "bike"], work))
+
+
+def test_a_collision_alerts_vehicles_in_its_area_on_a_real_server(tmp_path: Path) -> None:
+    """With sockets, spool and the processor's own process; shapely says who is inside."""
+    rng = random.Random(0)
+    places = {f"v{n}": (rng.uniform(0, 10), rng.uniform(0, 6)) for n in range(20)}
+    collision = {"sensed_km": 2, "reach_km": 2, "least_radius_km": 2, "margin_km": 0, "period_s": 3}
+    options = {"field_km": [0, 0, 10, 10], "kinds": {"collision": collision}}
+    heard: dict[str, list[dict[str, Any]]] = {name: [] for name in places}
+
+    async def work(enrolled: list[Credentials]) -> None:
+        async with AsyncExitStack() as stack:
+            cars = {
+                one.client: await stack.enter_async_context(Client(one, timeout_s=30))
+                for one in enrolled
+            }
+            for name, place in places.items():
+                await cars[name].subscribe("road")
+                cars[name].report(*place, at_once=True)
+            is_witness = {name: Point(5, 2).distance(Point(at)) <= 2 for name, at in places.items()}
+            sensed = {"event": "collision", "at": [5, 2]}
+            for name, place in places.items():
+                said = {"position": place, **(sensed if is_witness[name] else {})}
+                await cars[name].publish("road", said)
+            far = next(name for name, is_near in is_witness.items() if not is_near)
+            near = next(name for name, is_near in is_witness.items() if is_near)
+            first = None
+            while first is None:  # the period passes while vehicles report
+                await cars[far].publish_and_wait("road", {"position": places[far]})
+                first = await cars[near].next_notification(timeout_s=0.05)
+            heard[near].append(first.json())
+            for car in cars.values():
+                await car.echo()  # what was sent before has come
+                while (notification := car.take_notification()) is not None:
+                    heard[car.name].append(notification.json())
+
+    rules = [ProcessorRule("road", "events", options)]
+    folder = StandaloneFolder(tmp_path / "broker")
+    asyncio.run(with_server(folder, list(places), work, rules))
+    (alert,) = {json.dumps(one) for some in heard.values() for one in some}
+    read = json.loads(alert)
+    assert (read["alert"], read["position"], read["radius_km"]) == ("collision", [5, 2], 2)
+    inside = {name for name, at in places.items() if Point(5, 2).distance(Point(at)) <= 2}
+    assert {name: len(some) for name, some in heard.items()} == {
+        name: int(name in inside) for name in places
+    }
+    assert len(inside) == 7
