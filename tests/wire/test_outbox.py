@@ -107,14 +107,36 @@ def test_a_pause_holds_up_what_it_names_and_ends(topic: str) -> None:
     outbox = _filled(2)
     outbox.add("u", b"", None, 7)
     assert len(_sent(outbox, 0.0)) == 3
-    outbox.pause(topic, 1.0)
+    outbox.pause(topic, 0.0, 1.0, 0.0)
     outbox.add("t", b"", None, 7)
     outbox.add("u", b"", None, 7)
     assert [message.topic for message in _sent(outbox, 0.1)] == (["u"] if topic else [])
     assert outbox.acknowledge("u", 5, 2, 0.2)
     assert _sent(outbox, 0.9) == []
     assert outbox.next_due() <= 1.0
-    assert _sequences(outbox, 1.0) == [1, 2, 3]
+    assert _sequences(outbox, 1.0) == [1, 2]  # half of what was in flight, then the rest
+    assert outbox.acknowledge("t", 5, 2, 1.1)
+    assert _sequences(outbox, 1.1) == [3]
+
+
+def test_who_is_turned_away_again_and_again_sends_less_and_waits_longer() -> None:
+    epochs = Epochs()
+    epochs.issued = 5
+    outbox = Outbox(WireSettings(), epochs)
+    for _ in range(64):
+        outbox.add("t", b"", None, 7)
+    assert len(_sequences(outbox, 0.0)) == 64
+    now = 0.0
+    for wait_s, window in ((0.2, 32), (0.4, 16), (0.8, 8), (1.6, 4)):
+        outbox.pause("t", now, 0.2, 0.5)
+        outbox.pause("t", now, 0.2, 0.5)  # said once more for another publication of the batch
+        assert _sequences(outbox, now + 0.99 * wait_s) == []
+        now += wait_s
+        assert len(_sequences(outbox, now)) == window
+    outbox.acknowledge("t", 5, 4, now)
+    assert _sequences(outbox, now) == [5, 6, 7, 8, 9]
+    outbox.pause("t", now, 0.2, 0.5)  # something was acknowledged: it waits as at first
+    assert len(_sequences(outbox, now + 0.2)) == 2
 
 
 def test_what_cannot_be_sent_is_not_kept() -> None:
@@ -137,7 +159,7 @@ def test_a_topic_moves_to_another_outbox_with_all_that_waits() -> None:
     home, visit = _filled(3), _outbox()
     home.add("u", b"", None, 7)
     assert _sequences(home, 0.0) == [1, 2, 3, 1]
-    home.pause("t", 9.0)
+    home.pause("t", 0.0, 9.0, 0.0)
     assert home.acknowledge("t", 5, 1, 0.1)
     home.move("t", visit)
     home.move("nothing", visit)

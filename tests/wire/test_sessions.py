@@ -174,9 +174,25 @@ def test_receipts_that_lie_have_each_notification_sent_once_more_and_no_more() -
     sent = 0
     for number in range(100):
         highest = session.channel.counter + number
-        if session.on_received(highest, 1, 0):
+        if session.on_received(highest, 1, 0, server.now):
             sent += len(session.resend(server.now))
     assert sent == 50
+
+
+def test_a_client_with_a_long_way_is_not_sent_everything_twice() -> None:
+    world = World(6)
+    server = world.add_server()
+    client = world.add_client("car", server.home)
+    world.run(1.0)
+    world.network.least_delay_s = world.network.most_delay_s = 0.4
+    for number in range(100):
+        server.sessions.notify("car", [_notification(number, payload=bytes(900))])
+        world.run(0.1)
+        if number == 40:  # it has learned by then what the way takes
+            before = server.datagrams_out
+    world.run(3.0)
+    assert len(client.notified) == 100
+    assert server.datagrams_out - before <= 59 + 5
 
 
 def test_notifications_of_one_pass_share_datagrams_within_the_limit() -> None:

@@ -40,8 +40,9 @@ class PortReader:
     Parameters
     ----------
     on_datagrams
-        Called with each batch of datagrams of sessions, and how many seconds the first waited, or
-        None for those that are marked as urgent; tells whether publications were among them.
+        Called with each batch of datagrams of sessions, and how many seconds the first waited if
+        others wait still, else 0, or None for those that are marked as urgent; tells whether
+        publications were among them.
     on_strangers
         Called with each batch of others, and whether more come than are read.
     """
@@ -62,6 +63,8 @@ class PortReader:
         self._window_ends_s = self._flooded_until_s = float("-inf")
         self._pause: asyncio.TimerHandle | None = None
         self._urgent_until_s = float("-inf")
+        self.waited_s = 0.0
+        """How long the first datagram of the last batch waited."""
 
     def start(self) -> None:
         """Read from now on."""
@@ -104,11 +107,14 @@ class PortReader:
                 limit = _PER_SHORT_PASS
             else:
                 self._urgent_until_s = float("-inf")
-        batch, waited_s = self._port.sessions.drain(limit)
-        if waited_s > _LATE_S:
+        batch, self.waited_s = self._port.sessions.drain(limit)
+        if self.waited_s > _LATE_S:
             self._is_late = True
-        if batch and self._on_datagrams(batch, waited_s) and len(batch) < limit:
-            self._port.sessions.gather(_GATHER_S)  # after a full batch others wait already
+        is_full = len(batch) == limit  # others wait already
+        # A process that was not run for a while finds old datagrams, however few: that is no reason
+        # to turn publishers away.
+        if batch and self._on_datagrams(batch, self.waited_s if is_full else 0.0) and not is_full:
+            self._port.sessions.gather(_GATHER_S)
 
     def _heed_strangers(self) -> None:
         if self._port.strangers is not None:

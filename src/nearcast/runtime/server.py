@@ -244,8 +244,7 @@ class LiveServer:
 
     def _on_datagrams(self, batch: list[tuple[bytes, Address]], queue_age_s: float | None) -> bool:
         now = self.clock()
-        if queue_age_s is not None:
-            self.metrics.queue_age_s = queue_age_s
+        self.metrics.queue_age_s = self._reader.waited_s
         self.node.commit_wait_s = self._writer.oldest_wait_s(now)
         out = self.node.on_datagrams(batch, now, queue_age_s)
         self._do(out)

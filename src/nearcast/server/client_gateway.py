@@ -91,6 +91,8 @@ class ClientGateway:
         self._subscription_limit = subscription_limit
         self._queue_since = float("inf")
         """Since when datagrams have waited too long."""
+        self._told_busy: set[tuple[str, str]] = set()
+        """Publishers and topics that were told in this pass."""
         self._next_prune = float("-inf")
 
     def on_datagrams(
@@ -101,9 +103,10 @@ class ClientGateway:
         Parameters
         ----------
         queue_age_s
-            How long the first of them waited in the kernel; None: they are marked as urgent, and
-            are not sent back because others wait.
+            How long the first of them waited in the kernel, if others wait still; None: they are
+            marked as urgent, and are not sent back because others wait.
         """
+        self._told_busy.clear()
         is_late = False
         if queue_age_s is not None:
             if queue_age_s <= self._settings.queue_age_s:
@@ -218,7 +221,10 @@ class ClientGateway:
         is_durable = publication.origin is not Origin.ONCE
         if is_overloaded and is_durable:
             self._effects.counts["busy"] += 1
-            self.sessions.busy(publication.publisher, self._retry_after_s, publication.topic)
+            whom = publication.publisher, publication.topic
+            if whom not in self._told_busy:
+                self._told_busy.add(whom)
+                self.sessions.busy(publication.publisher, self._retry_after_s, publication.topic)
             return
         allowance = self._allowances.by_client.get(publication.publisher)
         if allowance is None:  # its session has ended in this pass

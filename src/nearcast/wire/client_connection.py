@@ -182,7 +182,8 @@ class ClientConnection:
             case Nack(topic=topic, epoch=epoch):
                 self.outbox.send_again(topic, epoch, message.expected, message.missing, now)
             case Busy(topic=topic):
-                self.outbox.pause(topic, now + message.retry_after_ms / 1000)
+                part = self._context.random_bytes(1)[0] / 256
+                self.outbox.pause(topic, now, message.retry_after_ms / 1000, part)
             case Refuse():
                 self._on_refuse(message)
             case Heartbeat(token=token) if len(token) <= TOKEN_BYTES:

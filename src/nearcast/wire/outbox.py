@@ -47,6 +47,10 @@ class _Stream:
     """Nothing has to be repeated before."""
     urgent_through: int = 0
     """The last sequence of an urgent publication: what is before it has to arrive first."""
+    window: float = 1.0
+    """How many may be in flight: half after the server was busy, one more when all are through."""
+    busy_wait_s: float = 0.0
+    """How long the server has had this topic wait since it last acknowledged something."""
 
 
 class Outbox:
@@ -81,7 +85,7 @@ class Outbox:
         urgent: bool = False,
     ) -> int:
         """Keep a publication; return its sequence. WireError when it is too large."""
-        stream = self._streams.get(topic) or _Stream()
+        stream = self._streams.get(topic) or _Stream(window=self._settings.publish_window)
         sequence = stream.next_sequence
         head = encode_publish_head(
             topic, sequence, payload, position, published_us, durable=True, envelope=envelope
@@ -127,7 +131,7 @@ class Outbox:
                     wait_s = next_wait_s(item.wait_s, self._settings.longest_retry_s)
                     self._note_sent(item, now, wait_s)
                 stream.repeat_due = min(stream.repeat_due, item.due)
-        end = min(stream.next_sequence, stream.oldest + self._settings.publish_window)
+        end = min(stream.next_sequence, max(stream.unsent, stream.oldest + int(stream.window)))
         for sequence in range(stream.unsent, end):
             item = stream.pending[sequence]
             if item.head:
@@ -145,6 +149,9 @@ class Outbox:
         last = stream.pending[end - 1]
         if last.times_sent == 1:
             self.round_trip.learn(now - last.sent_at)
+        grown = stream.window + (end - stream.oldest) / stream.window
+        stream.window = min(grown, self._settings.publish_window)
+        stream.busy_wait_s = 0.0
         self._forget(topic, stream, end)
         return True
 
@@ -187,15 +194,30 @@ class Outbox:
             if now - item.sent_at >= just_now_s:
                 item.due = stream.repeat_due = self._repeat_due = _AT_ONCE
 
-    def pause(self, topic: str, until: float) -> None:
-        """Send nothing to a topic (empty: to any) before a time, then all that is in flight."""
+    def pause(self, topic: str, now: float, wait_s: float, part: float) -> None:
+        """Send nothing to a topic (empty: to any) for a while, then what was in flight, and less.
+
+        Each time that the server is busy again before it has acknowledged anything, the topic
+        waits twice as long and has half as much in flight: what all publishers send at once after
+        a pause would keep a server from all work else.
+
+        Parameters
+        ----------
+        part
+            A random number between 0 and 1: publishers must not come back together.
+        """
         if not topic:
-            self._paused_until = until
-        self._repeat_due = min(self._repeat_due, until)
+            self._paused_until = max(self._paused_until, now + wait_s)
         for name, stream in self._streams.items():
-            if topic in ("", name):
-                stream.paused_until = until
-                stream.unsent = stream.oldest
+            if topic not in ("", name):
+                continue
+            if stream.paused_until <= now:  # else this says again what is known
+                longest_s = max(wait_s, self._settings.longest_retry_s)
+                stream.busy_wait_s = next_wait_s(stream.busy_wait_s, longest_s, wait_s)
+                stream.paused_until = now + max(wait_s, stream.busy_wait_s * (0.5 + part))
+                stream.window = max(1.0, stream.window / 2)
+            stream.unsent = stream.oldest
+            self._repeat_due = min(self._repeat_due, stream.paused_until)
 
     def move(self, topic: str, other: Outbox) -> None:
         """Hand a topic over to another outbox, which sends all that is in flight again."""

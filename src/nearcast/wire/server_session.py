@@ -23,6 +23,7 @@ from nearcast.wire.messages import (
     Redirect,
 )
 from nearcast.wire.pace import Pace
+from nearcast.wire.round_trip import RoundTrip
 from nearcast.wire.settings import Address, RandomBytes, WireSettings
 
 __all__ = ["Flight", "Packet", "ServerSession", "UnsealedDatagram", "pack_frames"]
@@ -40,8 +41,10 @@ class Flight(NamedTuple):
     """
 
     frames: Sequence[bytes]
-    due: float
+    sent_at: float
+    """In this datagram; minus infinity: known to be missing."""
     wait_s: float
+    """Before they are sent again; 0 for those that were sent once: as long as the session waits."""
     since: float
     """When they were sent for the first time, or before."""
 
@@ -73,7 +76,7 @@ def _is_notification(frame: bytes) -> bool:
 
 
 def pack_frames(
-    frames: Sequence[bytes], room: int, now: float, wait_s: float, since: float | None = None
+    frames: Sequence[bytes], room: int, now: float, since: float | None = None
 ) -> list[Packet]:
     """Return the packets that hold frames, in their order, each of at most `room` bytes.
 
@@ -86,7 +89,7 @@ def pack_frames(
     since = now if since is None else since
     for group in pack(frames, room):
         told = [frame for frame in group if _is_notification(frame)]
-        flight = Flight(told, now + wait_s, wait_s, since) if told else None
+        flight = Flight(told, now, 0.0, since) if told else None
         packets.append(Packet(b"".join(group), flight))
     return packets
 
@@ -109,6 +112,7 @@ class ServerSession:
         "_candidate",
         "_flights",
         "_init_address",
+        "_receipt_time",
         "_settings",
         "address",
         "channel",
@@ -185,6 +189,8 @@ class ServerSession:
         """Since when some of them wait, because as many datagrams as may be are unconfirmed."""
         self._flights: dict[int, Flight] = {}
         """By the counter of the datagram, which rises."""
+        self._receipt_time = RoundTrip(settings)
+        """From a notification to the client's receipt."""
         self._candidate: _Candidate | None = None
 
     def queue(self, frame: bytes) -> None:
@@ -271,24 +277,36 @@ class ServerSession:
         sent = [mark_copy(frame) for flight in self._flights.values() for frame in flight.frames]
         return sent + [frame for frame in self.frames if _is_notification(frame)]
 
-    def on_received(self, highest: int, bitmap: int, all_below: int) -> bool:
+    def on_received(self, highest: int, bitmap: int, all_below: int, now: float) -> bool:
         """Forget the notifications that arrived; see `Received`. Tell whether some are missing.
 
         What was sent before something that arrived, and is within the bitmap, is missing and due
         again at once: but only once, or a client could have it sent to itself as often as it
         says so.
         """
-        flights, first = self._flights, highest - REPLAY_WINDOW + 1
-        wait_s, is_missing = self._settings.notification_retry_s, False
+        flights, first, is_missing = self._flights, highest - REPLAY_WINDOW + 1, False
+        oldest: Flight | None = None
         for counter in list(flights):
             if counter > highest:
                 break
             age = highest - counter
             if first <= counter < all_below or (age < RECEIPT_BITS and bitmap >> age & 1):
-                del flights[counter]
-            elif age < RECEIPT_BITS and (flight := flights[counter]).wait_s <= wait_s:
-                flights[counter], is_missing = flight._replace(due=float("-inf")), True
+                arrived = flights.pop(counter)
+                oldest = oldest or arrived  # the one that waited longest for this receipt
+            elif age < RECEIPT_BITS and not (flight := flights[counter]).wait_s:
+                flights[counter], is_missing = flight._replace(sent_at=float("-inf")), True
+        if oldest is not None and oldest.sent_at > float("-inf"):
+            # what is sent again has another counter: it is known which of the two arrived
+            self._receipt_time.learn(now - oldest.sent_at)
         return is_missing
+
+    def _wait_s(self, flight: Flight) -> float:
+        """Return how long to wait for a receipt: a client far away, or busy, gets more time."""
+        least_s = self._settings.notification_retry_s
+        return flight.wait_s or max(least_s, self._receipt_time.wait_s)
+
+    def _due(self, flight: Flight) -> float:
+        return flight.sent_at + self._wait_s(flight)
 
     @property
     def awaits_receipts(self) -> bool:
@@ -323,7 +341,7 @@ class ServerSession:
 
     def next_resend(self) -> float:
         """Return when the next notification is due again."""
-        return min((flight.due for flight in self._flights.values()), default=float("inf"))
+        return min(map(self._due, self._flights.values()), default=float("inf"))
 
     def resend(self, now: float, *, moved: bool = False) -> list[Datagram]:
         """Return the datagrams that repeat what nobody confirmed in time.
@@ -333,15 +351,15 @@ class ServerSession:
         sent: list[Datagram] = []
         settings = self._settings
         for counter, flight in list(self._flights.items()):
-            is_due = moved or flight.due <= now
+            is_due = moved or self._due(flight) <= now
             if is_due and self.address is not None and not self.channel.is_exhausted:
                 del self._flights[counter]
-                before_s = 0.0 if moved else flight.wait_s
+                before_s = 0.0 if moved else self._wait_s(flight)
                 wait_s = next_wait_s(
                     before_s, settings.longest_retry_s, settings.notification_retry_s
                 )
                 copies = [mark_copy(frame) for frame in flight.frames]
-                again = Flight(flight.frames, now + wait_s, wait_s, flight.since)
+                again = Flight(flight.frames, now, wait_s, flight.since)
                 self.send([Packet(b"".join(copies), again)], sent)
         return sent
 

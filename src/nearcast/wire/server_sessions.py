@@ -190,7 +190,7 @@ class ServerSessions:
                 self._events.append(message)
                 continue
             if type(message) is tuple:
-                if session.on_received(*message):
+                if session.on_received(*message, now):
                     self._outgoing += session.resend(now)
                 if session.frames:
                     self._mark(session)

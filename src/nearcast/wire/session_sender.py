@@ -74,7 +74,7 @@ class SessionSender:
             if not frames:
                 continue
             if since is not None:
-                packets, alone = pack_frames(frames, session.room, now, wait_s, since), None
+                packets, alone = pack_frames(frames, session.room, now, since), None
                 if session.send(packets, sent):
                     awaiting[session.index] = session
                 continue
@@ -83,7 +83,7 @@ class SessionSender:
                 key = tuple(map(id, frames))
                 known = packed.get(key)
                 if known is None:
-                    known = packed[key] = (pack_frames(frames, session.room, now, wait_s), frames)
+                    known = packed[key] = (pack_frames(frames, session.room, now), frames)
                 packets = known[0]
             if session.send(packets, sent):
                 awaiting[session.index] = session
