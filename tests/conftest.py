@@ -1,4 +1,8 @@
-"""How tests are spread: a file stays together, and all that use Spark or Kafka share one worker."""
+"""How tests are spread over processes, so that the last ones end together.
+
+All that use Spark or Kafka share one process and come first; slow tests that share no fixture come
+next, each for itself; a file of others stays together.
+"""
 
 from __future__ import annotations
 
@@ -25,12 +29,24 @@ def pytest_configure() -> None:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        uses_spark = "spark" in getattr(item, "fixturenames", ())
-        uses_kafka = "kafka" in getattr(item, "fixturenames", ())
-        if uses_spark or uses_kafka:
-            item.add_marker(pytest.mark.slow)  # the session alone takes many seconds
-        group = "spark" if uses_spark or uses_kafka else str(item.path)
-        item.add_marker(pytest.mark.xdist_group(group))
+        uses_service = {"spark", "kafka"} & set(getattr(item, "fixturenames", ()))
+        if uses_service:
+            item.add_marker(pytest.mark.slow)  # to start one takes many seconds
+        is_slow = item.get_closest_marker("slow") is not None
+        alone = item.nodeid if is_slow and not _shares_fixtures(item) else str(item.path)
+        item.add_marker(pytest.mark.xdist_group("service" if uses_service else alone))
+        item.stash[_RANK] = 0 if uses_service else 1 if is_slow else 2
+    items.sort(key=lambda item: item.stash[_RANK])
+
+
+_RANK = pytest.StashKey[int]()
+
+
+def _shares_fixtures(item: pytest.Item) -> bool:
+    """Tell whether a test uses a fixture of ours that lasts longer than the test."""
+    assert isinstance(item, pytest.Function)
+    found = item._fixtureinfo.name2fixturedefs.values()
+    return any(one[-1].baseid and one[-1].scope != "function" for one in found)
 
 
 @pytest.fixture(scope="session")
