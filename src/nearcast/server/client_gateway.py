@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
-from nearcast.errors import ConfigError, WireError
 from nearcast.server.allowance import Allowance, Allowances
 from nearcast.server.authorise import Authoriser
 from nearcast.server.class_gate import ClassGate
@@ -20,10 +19,10 @@ from nearcast.server.router import Router
 from nearcast.server.selection import Selection
 from nearcast.server.server_settings import EdgeSettings
 from nearcast.server.site_orders import Orders
+from nearcast.server.subscription_gate import SubscriptionGate
 from nearcast.server.subscriptions import Subscriptions
 from nearcast.server.vouching import Vouching
 from nearcast.server.way_teller import WayTeller
-from nearcast.trust.topic_pattern import check_pattern, is_pattern
 from nearcast.wire.actions import Deliver, ServerEvent, SessionClosed, SessionOpened
 from nearcast.wire.areas import heading_of
 from nearcast.wire.messages import (
@@ -40,7 +39,6 @@ from nearcast.wire.messages import (
 from nearcast.wire.publication import Origin, Publication
 from nearcast.wire.server_sessions import ServerSessions
 from nearcast.wire.settings import Address
-from nearcast.wire.terms import check_terms, wish_terms
 
 __all__ = ["ClientGateway"]
 
@@ -75,7 +73,7 @@ class ClientGateway:
         allowances: Allowances,
         is_ready: Callable[[], bool],
         retry_after_s: float,
-        subscription_limit: int,
+        subscription_gate: SubscriptionGate,
         settings: EdgeSettings,
         selection: Selection,
         classes: ClassGate,
@@ -88,7 +86,7 @@ class ClientGateway:
         self._effects, self._is_ready = effects, is_ready
         self._authoriser, self._allowances, self._vouching = authoriser, allowances, vouching
         self._retry_after_s, self._settings = retry_after_s, settings
-        self._subscription_limit = subscription_limit
+        self._subscription_gate = subscription_gate
         self._queue_since = float("inf")
         """Since when datagrams have waited too long."""
         self._told_busy: set[tuple[str, str]] = set()
@@ -291,39 +289,19 @@ class ClientGateway:
         return True
 
     def _on_subscribe(self, client: str, wish: Subscribe, now: float) -> None:
-        request, topic = wish.request, wish.topic
-        reason = self._authoriser.authorise(client, "subscribe", topic)
-        if self.sessions.is_visitor(client):
-            reason = "subscribe at your home"
-        topics, limit = self.clients.topics(client), self._subscription_limit
-        if reason is None and topic not in topics and len(topics) >= limit:
-            reason = f"more than {limit} subscriptions"
-        if reason is None and is_pattern(topic):
-            reason = self._check_pattern(topic, topics)
-        if reason is None:
-            reason = _mistake_in(wish)
+        topic = wish.topic
+        reason = self._subscription_gate.refusal(client, wish)
         if reason is not None:
             self._effects.counts["subscriptions_refused"] += 1
-            self.sessions.confirm(client, request, False, reason)
+            self.sessions.confirm(client, wish.request, False, reason)
             return
         asked = self.subscriptions.asked_for(topic)
         if asked and not self._allowances.may_ask(client, asked, now):
             self._effects.counts["subscriptions_put_off"] += 1
             return  # clients repeat what is not answered
-        if topic not in topics:  # else it is asked for once more
+        if topic not in self.clients.topics(client):  # else it is asked for once more
             self._log(client, topic, "subscribe", now)
         self.subscriptions.subscribe(client, wish, now)
-
-    def _check_pattern(self, pattern: str, topics: Collection[str]) -> str | None:
-        """Return why a client that has these topics may not have a pattern too."""
-        limit = self._settings.patterns_per_client
-        if pattern not in topics and sum(map(is_pattern, topics)) >= limit:
-            return f"more than {limit} patterns"
-        try:
-            check_pattern(pattern)
-        except ConfigError as error:
-            return str(error)
-        return None
 
     def _on_report(self, client: str, said: Report | Init, now: float) -> None:
         self._effects.counts["reports"] += 1
@@ -394,11 +372,3 @@ class ClientGateway:
         time_us, server = int(now * 1e6), self._server
         row = (topic, client, time_us, x_km, y_km, 0, action, 0, 0, False, server, b"")
         self._effects.out.publications.append(row)
-
-
-def _mistake_in(wish: Subscribe) -> str | None:
-    try:
-        check_terms(wish_terms(wish))
-    except WireError as error:
-        return str(error)
-    return None

@@ -24,6 +24,7 @@ from nearcast.server.router import Router
 from nearcast.server.selection import Selection
 from nearcast.server.server_settings import EdgeSettings, ServerSettings
 from nearcast.server.subscribers import SubscriberDirectory
+from nearcast.server.subscription_gate import SubscriptionGate
 from nearcast.server.subscriptions import Subscriptions
 from nearcast.server.vouching import Vouching
 from nearcast.server.way_teller import WayTeller
@@ -91,7 +92,7 @@ def make_client_part(
         Allowances(authoriser, broker.topics, wire),
         is_ready,
         settings.retry_after_s,
-        wire.subscription_limit,
+        SubscriptionGate(sessions, homes, authoriser, limit, edge.patterns_per_client),
         edge,
         selection,
         classes,

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import NamedTuple
-
-import msgspec
 
 from nearcast.trust.credentials import ClientCredential
 from nearcast.wire.actions import Datagram, SendDatagram, SessionOpened
 from nearcast.wire.backoff import next_wait_s
 from nearcast.wire.channel import RECEIPT_BITS, REPLAY_WINDOW, Channel
 from nearcast.wire.codec import COPY, GAP, encode, mark_copy
-from nearcast.wire.framing import SEALED_OVERHEAD, pack
+from nearcast.wire.flights import Flight, Packet, UnsealedDatagram, is_notification
+from nearcast.wire.framing import SEALED_OVERHEAD
 from nearcast.wire.hot_frames import NOTIFY, published_frame
 from nearcast.wire.limits import payload_room
 from nearcast.wire.messages import (
@@ -26,72 +24,12 @@ from nearcast.wire.pace import Pace
 from nearcast.wire.round_trip import RoundTrip
 from nearcast.wire.settings import Address, RandomBytes, WireSettings
 
-__all__ = ["Flight", "Packet", "ServerSession", "UnsealedDatagram", "pack_frames"]
+__all__ = ["ServerSession"]
 
 _WAITING_LIMIT = 4_096
 """Most frames that wait: for an address to be proved, or for notifications to be confirmed."""
 _TOLD = frozenset((NOTIFY, GAP))
 """Frames that wait for room, in their order."""
-
-
-class Flight(NamedTuple):
-    """The notifications of one datagram, until the client says that it arrived.
-
-    Sessions that were sent the same notifications in one pass share one.
-    """
-
-    frames: Sequence[bytes]
-    sent_at: float
-    """In this datagram; minus infinity: known to be missing."""
-    wait_s: float
-    """Before they are sent again; 0 for those that were sent once: as long as the session waits."""
-    since: float
-    """When they were sent for the first time, or before."""
-
-
-class UnsealedDatagram(msgspec.Struct, frozen=True, gc=False):
-    """A datagram that is sealed when it is sent, so that the first of many need not wait."""
-
-    address: Address
-    channel: Channel
-    counter: int
-    payload: bytes
-
-    @property
-    def data(self) -> bytes:
-        """Its bytes; the same each time."""
-        return self.channel.seal_as(self.counter, self.payload)
-
-
-class Packet(NamedTuple):
-    """What one datagram will hold."""
-
-    payload: bytes
-    flight: Flight | None
-    """Its notifications, if there are any."""
-
-
-def _is_notification(frame: bytes) -> bool:
-    return frame[0] & ~COPY == NOTIFY
-
-
-def pack_frames(
-    frames: Sequence[bytes], room: int, now: float, since: float | None = None
-) -> list[Packet]:
-    """Return the packets that hold frames, in their order, each of at most `room` bytes.
-
-    Parameters
-    ----------
-    since
-        When the first of them could have been sent, if that was before now.
-    """
-    packets = []
-    since = now if since is None else since
-    for group in pack(frames, room):
-        told = [frame for frame in group if _is_notification(frame)]
-        flight = Flight(told, now, 0.0, since) if told else None
-        packets.append(Packet(b"".join(group), flight))
-    return packets
 
 
 @dataclass(slots=True)
@@ -216,7 +154,7 @@ class ServerSession:
     def _drop_oldest(self) -> None:
         start = min(self.urgent, _WAITING_LIMIT)
         end = start + max(0, len(self.frames) - _WAITING_LIMIT)
-        self.notifications_dropped += sum(map(_is_notification, self.frames[start:end]))
+        self.notifications_dropped += sum(map(is_notification, self.frames[start:end]))
         del self.frames[start:end]
         self.urgent = start
 
@@ -275,7 +213,7 @@ class ServerSession:
     def unconfirmed(self) -> list[bytes]:
         """Return the notifications that the client may not have: sent ones marked as copies."""
         sent = [mark_copy(frame) for flight in self._flights.values() for frame in flight.frames]
-        return sent + [frame for frame in self.frames if _is_notification(frame)]
+        return sent + [frame for frame in self.frames if is_notification(frame)]
 
     def on_received(self, highest: int, bitmap: int, all_below: int, now: float) -> bool:
         """Forget the notifications that arrived; see `Received`. Tell whether some are missing.

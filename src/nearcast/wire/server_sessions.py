@@ -20,6 +20,7 @@ from nearcast.wire.actions import (
     SessionClosed,
 )
 from nearcast.wire.codec import FRAME_LIMIT, Refused, encode
+from nearcast.wire.flights import pack_frames
 from nearcast.wire.framing import SEALED_OVERHEAD, SESSION_HEADERS
 from nearcast.wire.handshake_gate import Admit, HandshakeGate
 from nearcast.wire.messages import (
@@ -43,7 +44,7 @@ from nearcast.wire.messages import (
 from nearcast.wire.pace import Paces
 from nearcast.wire.publication import Publication
 from nearcast.wire.server_frames import decode_for_server, split_too_large
-from nearcast.wire.server_session import ServerSession, pack_frames
+from nearcast.wire.server_session import ServerSession
 from nearcast.wire.session_index import index_prefix
 from nearcast.wire.session_opener import SessionOpener
 from nearcast.wire.session_sender import SessionSender

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from nearcast.wire.actions import Datagram
-from nearcast.wire.server_session import Packet, ServerSession, pack_frames
+from nearcast.wire.flights import Packet, pack_frames
+from nearcast.wire.server_session import ServerSession
 from nearcast.wire.settings import WireSettings
 
 __all__ = ["SessionSender"]
