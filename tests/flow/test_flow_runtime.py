@@ -108,7 +108,7 @@ def _step(world: FlowWorld, chance: Random, is_hosted: bool = False) -> None:
             world.work(name)
 
 
-_SLOW = [pytest.param(first, marks=pytest.mark.slow) for first in range(50, 600, 50)]
+_SLOW = [pytest.param(first, marks=pytest.mark.slow) for first in range(50, 200, 50)]
 
 
 @pytest.mark.parametrize("is_hosted", [False, True])

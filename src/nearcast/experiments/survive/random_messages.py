@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import types
 import typing
+from functools import cache
 from random import Random
 from typing import Any
 
@@ -29,8 +30,7 @@ def random_value(kind: Any, rng: Random, depth: int = 0) -> Any:
     if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
         return _random_struct(kind, rng, depth)
     if isinstance(kind, type) and issubclass(kind, tuple):  # a named one
-        hints = typing.get_type_hints(kind, include_extras=True)
-        return kind(*(random_value(one, rng, depth + 1) for one in hints.values()))
+        return kind(*(random_value(one, rng, depth + 1) for one in _hints(kind).values()))
     if origin in (tuple, list):
         return _random_items(origin, args, rng, depth)
     if origin is dict:
@@ -42,8 +42,13 @@ def random_value(kind: Any, rng: Random, depth: int = 0) -> Any:
     return _random_plain(kind, rng)
 
 
+@cache
+def _hints(kind: type) -> dict[str, Any]:
+    return typing.get_type_hints(kind, include_extras=True)
+
+
 def _random_struct(kind: type[msgspec.Struct], rng: Random, depth: int) -> Any:
-    hints = typing.get_type_hints(kind, include_extras=True)
+    hints = _hints(kind)
     values = {name: random_value(hints[name], rng, depth + 1) for name in kind.__struct_fields__}
     try:
         return kind(**values)
