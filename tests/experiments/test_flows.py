@@ -23,16 +23,18 @@ GOOD = [(number, number + 1) for number in range(6)]
 @pytest.mark.parametrize(
     ("numbers", "findings"),
     [
-        (GOOD, Findings(0, 0, 0, 0)),
-        (GOOD[:-1], Findings(1, 0, 0, 0)),
+        (GOOD, Findings(0, 0, 0, 0, 0)),
+        (GOOD[:-1], Findings(1, 0, 0, 0, 0)),
         # one that was counted and did not come out, and one that was not counted
-        ([*GOOD[:2], *GOOD[3:]], Findings(0, 1, 0, 0)),
-        ([*GOOD[:2], (3, 3), (4, 4), (5, 5)], Findings(1, 0, 0, 0)),
-        ([*GOOD[:2], (3, 3), (2, 4), *GOOD[4:]], Findings(0, 0, 0, 1)),
+        ([*GOOD[:2], *GOOD[3:]], Findings(0, 1, 0, 0, 0)),
+        ([*GOOD[:2], (3, 3), (4, 4), (5, 5)], Findings(1, 0, 0, 0, 0)),
+        ([*GOOD[:2], (3, 3), (2, 4), *GOOD[4:]], Findings(0, 0, 0, 1, 1)),
+        # one that was only heard late
+        ([GOOD[1], GOOD[0], *GOOD[2:]], Findings(0, 0, 0, 0, 1)),
         # one that came twice, and was counted twice
-        ([*GOOD, (5, 7)], Findings(0, 0, 2, 0)),
+        ([*GOOD, (5, 7)], Findings(0, 0, 2, 0, 0)),
         # a state that began anew elsewhere
-        ([*GOOD[:3], (3, 1), (4, 2), (5, 3)], Findings(0, 0, 3, 0)),
+        ([*GOOD[:3], (3, 1), (4, 2), (5, 3)], Findings(0, 0, 3, 2, 0)),
     ],
 )
 def test_the_check_counts_what_should_not_be(
@@ -57,5 +59,5 @@ def test_giver_and_taker_are_killed_at_exact_steps() -> None:
     steps = ("before send HandOver", "after receive HandOver", "before send Took")
     (point,) = run(("steps",), FlowTrial(kill_rate_hz=50.0, steps=steps))
     assert (point.kills, point.steps_missed, point.undivided) == (3, 0, 0)
-    assert (point.lost, point.untold, point.doubled) == (0, 0, 0)
+    assert (point.lost, point.untold, point.doubled, point.out_of_order) == (0, 0, 0, 0)
     assert point.acknowledged == point.messages > 300

@@ -53,17 +53,19 @@ def test_an_order_has_each_key_once(state: str, count: int) -> None:
 
 def test_every_state_of_every_overlay_answers_rightly_and_within_its_bound() -> None:
     chosen = cases([64], ("suzaku", "skipgraph", "chordsharp"), 64)
-    assert len(chosen) == 17
+    assert len(chosen) == 18
     for point in run(chosen, 1, lambda _name: None):
         assert (point.wrong, point.unanswered) == (0, 0)
         assert point.bound is None or point.max_hops <= point.bound
         assert point.mean_hops > 0
+        assert point.join_messages > 0
 
 
 def test_joins_are_measured_only_where_they_end_in_time() -> None:
     chosen = cases([100, 10**4, 10**5], ("suzaku", "skipgraph", "chordsharp"), 10**4)
     assert [case for case in chosen if case[1] == 10**5] == [
         ("suzaku", 10**5, "converged"),
+        ("skipgraph", 10**5, "converged"),
         ("chordsharp", 10**5, "converged"),
     ]
     assert ("suzaku", 10**4, "random") in chosen

@@ -227,7 +227,7 @@ def _datagrams() -> dict[str, str]:
     handshake = ClientHandshake(CLIENT_KEY, home, Random(1).randbytes, settings, NOW_S)
     init = handshake.write_init(Init(epoch=3, credential=_CLIENT), NOW_S).data
     admission = gate.admit(init, ("c", 1), NOW_S)
-    server, acknowledge = gate.welcome(admission, 5, NOW_S)
+    server, acknowledge, _ = gate.welcome(admission, 5, NOW_S)
     client, _ = handshake.read_acknowledge(acknowledge)
     sealed = client.seal(encode(Heartbeat(b"token", lost=True)))
     gate.revoked = (Revoked(b"page", b"signer"),)

@@ -144,7 +144,7 @@ def _datagrams(path: Path, _scratch: Path) -> Any:
     settings, server_key = WireSettings(), public_key(EDGE_KEY)
     gate = HandshakeGate(EDGE_KEY, AUTHORITY.trust().client, Random(2).randbytes, settings)
     admission = gate.admit(sent["init"], ("c", 1), NOW_S)
-    server, _ = gate.welcome(admission, 5, NOW_S)
+    server, _, _ = gate.welcome(admission, 5, NOW_S)
     home = Home(("e1", 1), server_key)
     handshake = ClientHandshake(CLIENT_KEY, home, Random(1).randbytes, settings, NOW_S)
     handshake.write_init(Init(epoch=3, credential=admission.init.credential), NOW_S)

@@ -146,9 +146,9 @@ def test_the_place_of_a_client_is_forgotten_with_its_last_subscription() -> None
 def test_what_is_kept_for_clients_on_their_way_is_bounded() -> None:
     buffer = HandoverBuffer(grace_s=3.0, frame_limit=1_000)
     for number in range(3_000):
-        buffer.keep(f"c{number % 500}", [b"x"], now=0.0)
+        buffer.keep(f"c{number % 500}", [b"x"], now=0.0, epoch=1)
     assert buffer.frames == 1_000
-    buffer.arrive("c1")
+    buffer.take_kept("c1")
     assert buffer.frames == 998
     _, given_up = buffer.expire(10.0)
     assert given_up == 998

@@ -12,9 +12,12 @@ from nearcast.flow.flow import Component, ContentMapping, Flow
 from nearcast.flow.flow_orders import FlowOrder
 from nearcast.flow.messages import Part
 from nearcast.flow.stored import FLOW_TOPICS
+from nearcast.routing.index_mapping import content_index
 from nearcast.routing.keys import INDEX_END
 from nearcast.server.site_orders import ClientOrder, TopicOrder
-from server.flow_site import FIRST, RECORDS, SECOND, FlowSite
+from nearcast.testing.recording_processor import RECORDING
+from nearcast.wire.notification import Notification
+from server.flow_site import FIRST, KEYS, RECORDS, SECOND, FlowSite
 
 HALF = INDEX_END // 2
 
@@ -351,3 +354,37 @@ def test_only_the_manager_has_parts_moved() -> None:
     (shown,) = made.node("cloud").flows.status()
     assert sum("not moved" in one["what"] for one in shown["events"]) == 2
     assert made.order.flow == RECORDS
+
+
+@pytest.mark.parametrize(("sync_ms", "hop_ms"), [(3.0, 1.0), (0.1, 10.0)])
+def test_a_hand_over_holds_messages_up_for_two_syncs_and_four_hops_and_no_timer(
+    sync_ms: float, hop_ms: float
+) -> None:
+    component = Component(RECORDING, ("in",), "out", {}, ContentMapping("key"))
+    made = FlowSite(3, Flow("records", ("in",), {"first": component}), is_inline=True)
+    site = made.site
+    site.sync_s, site.network.delay_s = sync_ms / 1e3, lambda _giver, _taker: hop_ms / 1e3
+    moved = [key for key in KEYS if (index := content_index(key)) is not None and index < HALF]
+    sent_s: list[float] = []
+    moves = {50: ("cloud", "e0"), 110: ("e0", "cloud"), 170: ("cloud", "e0")}
+    for number in range(230):
+        if number in moves:
+            made.move("first", *moves[number], 0, HALF)
+        body = {"key": moved[number % len(moved)], "publisher": "d1", "number": number}
+        made.devices[1].publish("in", json.dumps(body).encode())
+        sent_s.append(site.now)
+        site.run(0.003)
+    site.run(1.0)
+    heard_s = {
+        json.loads(one.payload)["number"]: at_s
+        for at_s, one in made.watcher.events
+        if isinstance(one, Notification)
+    }
+    delays_ms = [1e3 * (heard_s[number] - at_s) for number, at_s in enumerate(sent_s)]
+    usual_ms = max(delays_ms[10:30])
+    first_ms, *others_ms = (max(delays_ms[at - 15 : at + 40]) - usual_ms for at in moves)
+    # what comes while a sync runs waits for the next one: it may take twice as long
+    allowed_ms = 2 * 2 * sync_ms + 4 * hop_ms + 0.1
+    assert 0 < min(others_ms) <= max(others_ms) < allowed_ms
+    # a server that tells something of the output for the first time asks who hears it
+    assert first_ms < allowed_ms + 2 * hop_ms

@@ -231,7 +231,9 @@ def test_what_another_home_could_not_deliver_is_told_as_far_as_the_rights_go() -
     home = _home(made)
     for client in ("car", "thief"):
         frames = tuple(encode(_notify(topic)) for topic in ("traffic/south", "parking"))
-        home._peers.dispatch("e1", [encode_mesh(Undelivered(client, frames))], made.site.now)
+        epoch = made.people[client].session.epoch
+        lacking = Undelivered(client, frames, epoch=epoch)
+        home._peers.dispatch("e1", [encode_mesh(lacking)], made.site.now)
     made.site.servers["e2"].do(home.on_timer(made.site.now))
     made.site.run(1.0)
     assert [one.topic for one in made.people["car"].notified] == ["traffic/south"]

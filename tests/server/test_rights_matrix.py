@@ -178,7 +178,8 @@ def _notified_by_a_broker(site: Site) -> None:
 
 
 def _notified_by_another_home(site: Site) -> None:
-    site.say("e2", "e1", Undelivered("one", (encode(_notify()),)))
+    lacking = Undelivered("one", (encode(_notify()),), epoch=site.client.session.epoch)
+    site.say("e2", "e1", lacking)
 
 
 def _subscribe_after_rights_changed(site: Site) -> None:

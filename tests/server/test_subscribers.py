@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nearcast.server.handover_buffer import HandoverBuffer
+from nearcast.server.handover_buffer import HandoverBuffer, Kept
 from nearcast.server.home_clients import HomeClients
 from nearcast.server.interests import Interests, Knowledge
 from nearcast.server.subscriber_messages import (
@@ -122,13 +122,13 @@ def test_listeners_follow_every_change_of_topics_and_patterns() -> None:
 
 def test_mail_waits_for_a_client_and_is_given_up_in_the_end() -> None:
     between = HandoverBuffer(grace_s=3.0, frame_limit=2)
-    assert between.keep("a", [b"1"], now=0.0)
-    assert between.keep("a", [b"2"], now=2.0)
-    assert not between.keep("b", [b"3"], now=2.0)
+    assert between.keep("a", [b"1"], now=0.0, epoch=1)
+    assert between.keep("a", [b"2"], now=2.0, epoch=2)
+    assert not between.keep("b", [b"3"], now=2.0, epoch=1)
     assert between.expire(4.0) == ([], 0)
-    assert between.arrive("a") == (b"1", b"2")
-    assert between.arrive("a") == ()
-    assert between.keep("b", [b"3"], now=5.0)
+    assert between.take_kept("a") == (Kept(b"1", 1, 0.0), Kept(b"2", 2, 2.0))
+    assert between.take_kept("a") == ()
+    assert between.keep("b", [b"3"], now=5.0, epoch=1)
     assert between.expire(8.0) == ([], 1)
 
 
@@ -136,7 +136,7 @@ def test_a_client_that_left_is_remembered_for_a_while() -> None:
     between = HandoverBuffer(grace_s=3.0)
     between.leave("a", ["t"], now=0.0)
     between.leave("b", ["u"], now=0.0)
-    between.arrive("b")
+    between.stay("b")
     assert between.expire(3.0) == ([("a", ["t"])], 0)
     assert between.expire(9.0) == ([], 0)
 

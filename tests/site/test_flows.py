@@ -179,8 +179,8 @@ def test_a_processor_that_hangs_or_dies_costs_its_message_and_not_the_server(
         while len(heard) < len(sent):
             one = guard.next_notification(timeout_s=60.0)
             assert one is not None, f"{len(heard)} of {len(sent)} were heard"
-            if one.topic == "noted":  # it may be told again what ended the last session
-                heard.append(json.loads(one.payload)["number"])
+            assert one.topic == "noted"  # and nothing that the guard's last program has heard
+            heard.append(json.loads(one.payload)["number"])
         assert sorted(heard) == sent
     assert live.processes.pid("cloud") == pid
     half = {"cloud": INDEX_END // 2, "e1": INDEX_END // 2}

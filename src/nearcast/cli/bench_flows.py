@@ -64,6 +64,7 @@ def flows(
         or one.untold
         or one.doubled
         or one.out_of_order
+        or (one.told_late and not one.kills)
         or one.steps_missed
         or one.undivided
         for one in points

@@ -10,13 +10,14 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from math import ceil, log2
 from random import Random
+from typing import NamedTuple
 
 from matplotlib.figure import Figure
 
 from nearcast.experiments.overlay_tables import converged_ring
 from nearcast.overlay.chord_sharp import ChordSharp
 from nearcast.overlay.overlay import Found, NotFound, Overlay
-from nearcast.overlay.simulated import Graph, SimulatedOverlay
+from nearcast.overlay.simulated import SimulatedOverlay
 from nearcast.overlay.skip_graph import SkipGraph
 from nearcast.pictures.hop_curve import HopSeries, draw_hop_curve
 from nearcast.testing.overlay_ring import OverlayRing
@@ -28,6 +29,8 @@ STATES = ("converged", "random", "ascending", "descending", "adversarial", "dele
 CHORD_MOST_JOINS = 1000
 """Right after joins its ways are as long as the ring: more keys would take hours."""
 _LOOKUPS = 2000
+_MORE_JOINS = 200
+"""Of keys that join a converged overlay."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +47,8 @@ class OverlayPoint:
     wrong: int
     """Answers that a sorted list does not give."""
     unanswered: int
-    join_messages: float | None
-    """Per key."""
+    join_messages: float
+    """Per key: of all joins, or when converged of some more keys that join then."""
     seconds: float
     memory_mb: float
     """The most that the process took until then."""
@@ -73,11 +76,8 @@ def cases(
     for count in counts:
         for overlay in overlays:
             limit = min(most_joins, CHORD_MOST_JOINS if overlay == "chordsharp" else most_joins)
-            for state in STATES:
-                # a Skip Graph has nothing that converges: its links are exact at once
-                by_joins = state != "converged"
-                if (not by_joins or count <= limit) and (by_joins or overlay != "skipgraph"):
-                    chosen.append((overlay, count, state))
+            states = STATES if count <= limit else ("converged",)
+            chosen += [(overlay, count, state) for state in states]
     return chosen
 
 
@@ -94,12 +94,15 @@ def _measure(overlay: str, count: int, state: str, seed: int) -> OverlayPoint:
     rng, started = Random(seed), time.perf_counter()
     gc.disable()
     try:
-        world, per_key = _built(overlay, count, state, rng)
+        built = _built(overlay, count, state, rng)
+        world, per_key = built.world, built.join_messages() / count
         keys = list(range(count))
         if state == "deleted":
             keys = _delete_quarter(world, count)
         is_long = overlay == "chordsharp" and state != "converged"
         hops, wrong, unanswered = _ask(world, keys, rng, _LOOKUPS // 10 if is_long else _LOOKUPS)
+        if state == "converged":
+            per_key = _join_more(built, count, rng)
     finally:
         gc.enable()
     return OverlayPoint(
@@ -111,7 +114,7 @@ def _measure(overlay: str, count: int, state: str, seed: int) -> OverlayPoint:
         _bound(overlay, len(keys), state),
         wrong,
         unanswered,
-        None if state == "converged" else per_key,
+        per_key,
         time.perf_counter() - started,
         resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
     )
@@ -119,35 +122,58 @@ def _measure(overlay: str, count: int, state: str, seed: int) -> OverlayPoint:
 
 def _bound(overlay: str, count: int, state: str) -> float | None:
     levels = ceil(log2(max(count, 2)))
+    if overlay == "skipgraph":
+        return None
     if state == "converged":
         return max(1, levels - 1) if overlay == "suzaku" else levels
     return 2 * levels + 1 if overlay == "suzaku" else None
 
 
-def _built(overlay: str, count: int, state: str, rng: Random) -> tuple[OverlayWorld, float]:
+class _Built(NamedTuple):
+    world: OverlayWorld
+    join: Callable[[float], None]
+    """Adds a key at a peer of its own."""
+    join_messages: Callable[[], int]
+    """Counts the messages so far; between joins there are none but of lookups."""
+
+
+def _built(overlay: str, count: int, state: str, rng: Random) -> _Built:
     order = insertion_order(state, count, rng)
     if overlay == "suzaku":
         if state == "converged":
-            return converged_ring(order).world, 0.0
-        ring = OverlayRing(seed=rng.randrange(2**32), shares_chance=True)
-        ring.fill(order)
-        return ring.world, ring.world.messages / count
-    graph: Graph = SkipGraph(rng) if overlay == "skipgraph" else ChordSharp()
+            ring = converged_ring(order)
+        else:
+            ring = OverlayRing(seed=rng.randrange(2**32), shares_chance=True)
+            ring.fill(order)
+        return _Built(ring.world, lambda key: ring.fill([key]), lambda: ring.world.messages)
+    graph: SkipGraph | ChordSharp = SkipGraph(rng) if overlay == "skipgraph" else ChordSharp()
     world = OverlayWorld()
-    for key in order:
+
+    def join(key: float, *, looks_up: bool = True) -> None:
         peer = SimulatedOverlay(f"p{key}", graph)
         world.add_peer(peer)
-        if overlay == "chordsharp" and graph.nodes and state != "converged":
+        if isinstance(graph, ChordSharp) and graph.nodes and looks_up:
             # its way in is what a join costs; a Skip Graph counts its own
             world.act(peer.peer, peer.lookup(key, world.now)[1])
             world.settle()
         peer.add_key(key, world.now)
-    world.events.clear()
-    if isinstance(graph, SkipGraph):
-        return world, graph.join_messages / count
-    if state == "converged" and isinstance(graph, ChordSharp):
+        world.events.clear()
+
+    for key in order:
+        join(key, looks_up=state != "converged")
+    if isinstance(graph, SkipGraph):  # has nothing that converges: its links are exact at once
+        return _Built(world, join, lambda: graph.join_messages)
+    if state == "converged":
         graph.converge()
-    return world, world.messages / count
+    return _Built(world, join, lambda: world.messages)
+
+
+def _join_more(built: _Built, count: int, rng: Random) -> float:
+    """Let some more keys join between those that are there; return the messages per key."""
+    before, joins = built.join_messages(), min(_MORE_JOINS, count)
+    for key in rng.sample(range(count), joins):
+        built.join(key + 0.5)
+    return (built.join_messages() - before) / joins
 
 
 def _delete_quarter(world: OverlayWorld, count: int) -> list[int]:

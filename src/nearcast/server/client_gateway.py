@@ -170,9 +170,13 @@ class ClientGateway:
         allowance = self._allowances.by_client.get(client)
         if allowance is None or self.clients.hears(client, topic):
             return True
-        # one that has just come has not asked for its subscriptions yet
+        # one that has just come from elsewhere has not asked for its subscriptions yet
         is_new = now - allowance.began_at <= self._settings.grace_s
-        return is_new and self._authoriser.authorise(client, "subscribe", topic) is None
+        return (
+            is_new
+            and self.sessions.is_meant(client, 0)
+            and self._authoriser.authorise(client, "subscribe", topic) is None
+        )
 
     def forget_topic(self, topic: str) -> None:
         """Forget that clients may publish to a topic that is gone: it would come into being."""
@@ -326,6 +330,8 @@ class ClientGateway:
         self._authoriser.begin_session(credential, init.credential)
         self._allowances.begin(client, credential.rights, now)
         self._revocations.tell_all(client)
+        if opened.supersedes:
+            self.subscriptions.end(client, self.subscriptions.forget(client))
         if init.visits:
             self._begin_visit(client, init, now)
             return
@@ -360,12 +366,12 @@ class ClientGateway:
         self._router.targets.guest_left(client)
         if closed.visits:
             if closed.undelivered:
-                self.handover.pass_on(client, closed.undelivered, now)
+                self.handover.pass_on(client, closed.undelivered, now, epoch=closed.epoch)
         elif self.handover.is_home_of(client) and closed.reason is not CloseReason.MOVED:
             self.subscriptions.end(client, topics)
             counts["notifications_undelivered"] += len(closed.undelivered)
         else:
-            self.handover.left(client, topics, closed.undelivered, now)
+            self.handover.left(client, topics, closed.undelivered, now, closed.epoch)
 
     def _log(self, client: str, topic: str | None, action: LogAction, now: float) -> None:
         x_km, y_km = self.clients.place(client)

@@ -88,7 +88,8 @@ class Handover:
 
     def arrived(self, client: str, now: float) -> None:
         """Give a client what was kept for it, and send it on if this is not its home."""
-        self._notify(client, self._buffer.arrive(client))
+        self._buffer.stay(client)
+        self._tell_kept(client)
         self._send_home(client, now)
 
     def visited(self, client: str, topics: Sequence[str], now: float) -> None:
@@ -98,18 +99,41 @@ class Handover:
         """
         if topics:
             self._buffer.leave(client, topics, now)
-        self._notify(client, self._buffer.take_kept(client))
+        self._tell_kept(client)
+
+    def _tell_kept(self, client: str) -> None:
+        """Tell a client what was kept for its program; what an earlier one lacks it did not ask for."""
+        kept, sessions = self._buffer.take_kept(client), self._sessions
+        began_s = sessions.epoch_of(client) / 1e6
+        frames = [
+            one.frame
+            for one in kept
+            # by the clocks of two servers: a wrong one costs what the client asks for itself
+            if sessions.is_meant(client, one.epoch) and (one.epoch or one.since > began_s)
+        ]
+        self._effects.counts["notifications_undelivered"] += len(kept) - len(frames)
+        self._notify(client, frames)
 
     def left(
-        self, client: str, topics: Sequence[str], undelivered: Sequence[bytes], now: float
+        self,
+        client: str,
+        topics: Sequence[str],
+        undelivered: Sequence[bytes],
+        now: float,
+        epoch: int,
     ) -> None:
         """Note that a client left for another home; brokers hear of it a while later."""
         self._buffer.leave(client, topics, now)
         if undelivered:
-            self.pass_on(client, undelivered, now)
+            self.pass_on(client, undelivered, now, epoch=epoch)
 
     def pass_on(
-        self, client: str, frames: Sequence[bytes], now: float, came_from: str = ""
+        self,
+        client: str,
+        frames: Sequence[bytes],
+        now: float,
+        came_from: str = "",
+        epoch: int = 0,
     ) -> None:
         """Send what a client may not have to its home, or keep it until the client is here.
 
@@ -117,14 +141,16 @@ class Handover:
         """
         home = self._home(client)
         if home is not None and home not in (self._peers.server, came_from):
-            self._peers.send(home, Undelivered(client, tuple(frames), self._revision))
-        elif home is None or not self._keep(client, frames, now, came_from):
+            self._peers.send(home, Undelivered(client, tuple(frames), self._revision, epoch))
+        elif home is None or not self._keep(client, frames, now, came_from, epoch):
             self._effects.counts["notifications_undelivered"] += len(frames)
 
-    def _keep(self, client: str, frames: Sequence[bytes], now: float, came_from: str) -> bool:
+    def _keep(
+        self, client: str, frames: Sequence[bytes], now: float, came_from: str, epoch: int
+    ) -> bool:
         # what brokers send here while it is expected only, its present home gets too
         is_spare = not came_from and self._roaming.is_expected(client)
-        return self._buffer.keep(client, frames, now, is_spare=is_spare) or is_spare
+        return self._buffer.keep(client, frames, now, epoch, is_spare=is_spare) or is_spare
 
     @property
     def kept(self) -> int:
@@ -160,7 +186,7 @@ class Handover:
             self._effects.counts["redirects"] += not was_told
             waiting = self._sessions.redirect(client, address)
             if waiting and not was_told:  # it is there before the client is
-                self.pass_on(client, waiting, now)
+                self.pass_on(client, waiting, now, epoch=self._sessions.epoch_of(client))
         elif was_told:
             self._sessions.redirect(client, None)
 
@@ -193,11 +219,11 @@ class Handover:
             raise WireError(f"Undelivered: {refusal}") from None
         if len(contents) != len(frames) or not all(isinstance(one, Notify) for one in contents):
             raise WireError("Undelivered holds something that is not a notification")
-        if self._notify(client, frames):
+        if self._sessions.is_meant(client, message.epoch) and self._notify(client, frames):
             return
         if message.revision > self._revision:
             # the sender has newer orders: passing on by older ones would send it in circles
-            if not self._buffer.keep(client, frames, now):
+            if not self._buffer.keep(client, frames, now, message.epoch):
                 self._effects.counts["notifications_undelivered"] += len(frames)
         else:
-            self.pass_on(client, frames, now, server)
+            self.pass_on(client, frames, now, server, message.epoch)

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
-__all__ = ["HandoverBuffer"]
+__all__ = ["HandoverBuffer", "Kept"]
 
 _KEPT_LIMIT = 1_024
 """Notifications kept for a client that is expected."""
@@ -18,12 +19,21 @@ _ALL_KEPT_LIMIT = 100_000
 """Notifications kept for all of them, about 120 MB at most."""
 
 
+class Kept(NamedTuple):
+    """A notification that waits for its client."""
+
+    frame: bytes
+    epoch: int
+    """Of the program that it is for; 0: unknown."""
+    since: float
+
+
 @dataclass(slots=True)
-class _Kept:
+class _Waiting:
     until: float
     is_spare: bool = True
     """Whether all of it reaches the client at its present home too."""
-    frames: deque[bytes] = field(default_factory=lambda: deque(maxlen=_KEPT_LIMIT))
+    frames: deque[Kept] = field(default_factory=lambda: deque(maxlen=_KEPT_LIMIT))
 
 
 class HandoverBuffer:
@@ -34,22 +44,17 @@ class HandoverBuffer:
         self.frames = 0
         """Notifications that are kept."""
         self._left: dict[str, tuple[float, Sequence[str]]] = {}
-        self._kept: dict[str, _Kept] = {}
+        self._kept: dict[str, _Waiting] = {}
 
     def leave(self, client: str, topics: Sequence[str], now: float) -> None:
         """Note that a client has left, with what it subscribed to."""
         self._left[client] = (now + self._grace_s, topics)
 
     def stay(self, client: str) -> None:
-        """Note that a client that has left is coming back."""
+        """Note that a client that has left is back, or coming."""
         self._left.pop(client, None)
 
-    def arrive(self, client: str) -> Sequence[bytes]:
-        """Note that a client is here; return what was kept for it."""
-        self.stay(client)
-        return self.take_kept(client)
-
-    def take_kept(self, client: str) -> Sequence[bytes]:
+    def take_kept(self, client: str) -> Sequence[Kept]:
         """Return what was kept for a client, once."""
         kept = self._kept.pop(client, None)
         if kept is None:
@@ -58,18 +63,24 @@ class HandoverBuffer:
         return tuple(kept.frames)
 
     def keep(
-        self, client: str, frames: Iterable[bytes], now: float, *, is_spare: bool = False
+        self,
+        client: str,
+        frames: Iterable[bytes],
+        now: float,
+        epoch: int,
+        *,
+        is_spare: bool = False,
     ) -> bool:
         """Keep notifications until the client is here; False when there is no room."""
         if self.frames >= self._frame_limit:
             return False
         kept = self._kept.get(client)
         if kept is None:
-            kept = self._kept[client] = _Kept(now)
+            kept = self._kept[client] = _Waiting(now)
         kept.until = now + self._grace_s
         kept.is_spare = kept.is_spare and is_spare
         before = len(kept.frames)
-        kept.frames.extend(frames)
+        kept.frames.extend(Kept(frame, epoch, now) for frame in frames)
         self.frames += len(kept.frames) - before
         return True
 

@@ -162,6 +162,8 @@ class Undelivered(MeshStruct, frozen=True):
     frames: tuple[bytes, ...]
     revision: int = 0
     """Of the orders that the sender goes by."""
+    epoch: int = 0
+    """Of the client's program that lacks them; 0: unknown."""
 
 
 class Manages(MeshStruct, frozen=True):

@@ -77,6 +77,9 @@ class SessionOpened(msgspec.Struct, frozen=True, gc=False):
     goes_on: bool = False
     """Whether it takes the place of a session of the same program: what that one had not confirmed
     is sent again, so that nothing is missing between the two."""
+    supersedes: bool = False
+    """Whether it takes the place of a session of another program of this client, which has ended
+    without a word: what that one subscribed to is over, and what it was to hear is not told."""
 
 
 class Deliver(msgspec.Struct, frozen=True, gc=False):
@@ -95,6 +98,8 @@ class SessionClosed(msgspec.Struct, frozen=True, gc=False):
     """Notifications that the client may not have, encoded: for `notify` at its next home."""
     visits: bool = False
     """Whether the client's home is another server."""
+    epoch: int = 0
+    """Of its program: nobody else is to hear what is undelivered."""
 
 
 ServerEvent = Publication | SessionOpened | Deliver | SessionClosed

@@ -160,8 +160,8 @@ class HandshakeGate:
         cookie = self._cookies.cookie_for(address, now)
         return CookieNeeded(self._keys.write_cookie(data, cookie, self._random_bytes(12)))
 
-    def welcome(self, admission: Admission, index: int, now: float) -> tuple[Channel, bytes]:
-        """Return the channel of the new session and the ACKNOWLEDGE datagram."""
+    def welcome(self, admission: Admission, index: int, now: float) -> tuple[Channel, bytes, int]:
+        """Return the channel of the new session, the ACKNOWLEDGE datagram and the client's epoch."""
         epoch = admission.init.epoch or self._issue_epoch(int(now * 1e6))
         reply = self._reply(admission, Acknowledge(index, self._settings.report_interval_s, epoch))
         sender, receiver = admission.handshake.split()
@@ -171,7 +171,7 @@ class HandshakeGate:
             peer_index=admission.sender,
             counter_limit=self._settings.counter_limit,
         )
-        return channel, reply
+        return channel, reply, epoch
 
     def opinion(self, admission: Admission) -> bytes:
         """Return the answer to a client that asks which servers were revoked: no session follows."""

@@ -56,6 +56,7 @@ class ServerSession:
         "channel",
         "client",
         "credential",
+        "epoch",
         "frames",
         "has_cookie",
         "has_lost",
@@ -87,6 +88,7 @@ class ServerSession:
         pace: Pace,
         *,
         has_cookie: bool = False,
+        epoch: int = 0,
     ) -> None:
         self.client = credential.client
         self.credential = credential
@@ -96,6 +98,8 @@ class ServerSession:
         """Where the client has proved to receive."""
         self._init_address = address
         self.init = init
+        self.epoch = epoch
+        """Of the client's program, which was issued to it in its first session."""
         self.pace = pace
         """What the client may still send, in this session and the next."""
         self.has_cookie = has_cookie
@@ -273,9 +277,9 @@ class ServerSession:
 
     def opened(self, address: Address, old: ServerSession | None) -> SessionOpened:
         """Return the event that the client is here; it may have had an old session."""
-        # a program without an epoch has no memory: it has heard nothing of the old one
-        goes_on = old is not None and not old.lacks_something and self.init.epoch > 0
-        return SessionOpened(self.client, self.init, address, self.credential, goes_on)
+        goes_on = old is not None and old.epoch == self.epoch and not old.lacks_something
+        supersedes = old is not None and old.epoch != self.epoch
+        return SessionOpened(self.client, self.init, address, self.credential, goes_on, supersedes)
 
     def next_resend(self) -> float:
         """Return when the next notification is due again."""

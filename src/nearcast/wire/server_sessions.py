@@ -126,6 +126,19 @@ class ServerSessions:
         """Tell whether a client has its home elsewhere and is here to publish only."""
         return (found := self._table.by_client.get(client)) is not None and found.init.visits
 
+    def epoch_of(self, client: str) -> int:
+        """Return the epoch of the program that has a client's session; 0: there is none."""
+        return found.epoch if (found := self._table.by_client.get(client)) else 0
+
+    def is_meant(self, client: str, epoch: int) -> bool:
+        """Tell whether what a program with an epoch lacks is for the one that is here.
+
+        Of which program something is may be unknown (0): it is not for one in its first session,
+        which has left nothing behind anywhere.
+        """
+        found = self._table.by_client.get(client)
+        return found is not None and (found.epoch == epoch if epoch else found.init.epoch > 0)
+
     def heard_at(self, client: str) -> float:
         """Return when a client was last heard here."""
         found = self._table.by_client.get(client)
@@ -208,8 +221,9 @@ class ServerSessions:
         old = self._table.confirm(session)
         if old is not None:
             old.is_open = False
-            session.frames += old.unconfirmed()
-            self._mark(session)
+            if old.epoch == session.epoch:
+                session.frames += old.unconfirmed()
+                self._mark(session)
         self._events.append(session.opened(address, old))
 
     def _on_message(
@@ -390,7 +404,7 @@ class ServerSessions:
         self._sender.forget(session)
         if session.is_confirmed:
             left = tuple(session.unconfirmed())
-            closed = SessionClosed(session.client, reason, left, session.init.visits)
+            closed = SessionClosed(session.client, reason, left, session.init.visits, session.epoch)
             self._events.append(closed)
 
     def take_events(self) -> list[ServerEvent]:

@@ -69,7 +69,7 @@ class SessionOpener:
         if not self._table.make_room(client):
             raise Refused("sessions_full")
         index = self._table.new_index(self._random_bytes)
-        channel, reply = self._handshakes.welcome(admission, index, now)
+        channel, reply, epoch = self._handshakes.welcome(admission, index, now)
         self._answer(data, address, reply)
         rights, default = admission.credential.rights, self._settings.messages_per_s
         self._table.add(
@@ -83,6 +83,7 @@ class SessionOpener:
                 self._settings,
                 self._paces.begin(client, rights.messages_per_s or default, now),
                 has_cookie=admission.has_cookie,
+                epoch=epoch,
             )
         )
 

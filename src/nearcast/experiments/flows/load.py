@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import Counter
-from collections.abc import Awaitable, Callable, Collection, Coroutine
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
@@ -65,7 +65,11 @@ class Findings:
     doubled: int
     """Messages that came out twice, or that were counted twice."""
     out_of_order: int
-    """Messages that came out before an earlier one of their publisher and key."""
+    """Messages that were processed before an earlier one of their publisher and key, as the counts
+    of the key show."""
+    told_late: int
+    """Messages that were heard after a later one of their publisher and key: two servers that had
+    the key tell what they made of it each for itself, and one may be away meanwhile."""
 
 
 def check(load: Load) -> Findings:
@@ -83,13 +87,20 @@ def check(load: Load) -> Findings:
         # each count once, from 1 on: a state at two places, or lost, would repeat some
         doubled += len(told) - len(set(told)) + abs(len(told) - per_key[key])
         untold += max(told) - len(set(told))
-    out_of_order = 0
+    out_of_order = _count_inversions(sorted(load.heard, key=lambda one: one.count))
+    told_late = _count_inversions(load.heard)
+    return Findings(max(0, missing - untold), untold, doubled, out_of_order, told_late)
+
+
+def _count_inversions(messages: Iterable[Heard]) -> int:
+    """Return how many messages follow a later one of their publisher and key."""
+    count = 0
     last: dict[tuple[str, str], int] = {}
-    for one in load.heard:
+    for one in messages:
         stream = (one.publisher, one.key)
-        out_of_order += one.number < last.get(stream, -1)
+        count += one.number < last.get(stream, -1)
         last[stream] = max(one.number, last.get(stream, -1))
-    return Findings(max(0, missing - untold), untold, doubled, out_of_order)
+    return count
 
 
 async def drive(

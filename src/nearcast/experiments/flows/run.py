@@ -65,6 +65,9 @@ class FlowPoint:
     """Processed, but what came of it was not heard."""
     doubled: int
     out_of_order: int
+    """Processed before an earlier one of their publisher and key."""
+    told_late: int = 0
+    """Heard after a later one of them; after a kill that may be."""
     hand_overs: int = 0
     kills: int = 0
     steps_missed: int = 0
@@ -144,6 +147,7 @@ def _hand_overs(site: FlowSite, trial: FlowTrial) -> FlowPoint:
         found.untold,
         found.doubled,
         found.out_of_order,
+        found.told_late,
         hand_overs=len(moved_s),
         pause_p50_ms=percentile(pauses_ms, 0.5),
         pause_p99_ms=percentile(pauses_ms, 0.99),
@@ -186,6 +190,7 @@ def _kills(site: FlowSite, trial: FlowTrial) -> FlowPoint:
         found.untold,
         found.doubled,
         found.out_of_order,
+        found.told_late,
         hand_overs=trial.kills,
         kills=kills,
     )
@@ -209,6 +214,7 @@ def _step_kills(site: FlowSite, trial: FlowTrial) -> FlowPoint:
         found.untold,
         found.doubled,
         found.out_of_order,
+        found.told_late,
         hand_overs=len(trial.steps),
         kills=len(done.killed),
         steps_missed=len(done.missed),

@@ -180,7 +180,8 @@ def _notices(attacked: AttackedSite, number: int) -> MeshMessage:
     notify = Notify("unwanted", _VICTIM, _epoch(attacked), sequence, True, 0, b"t0 p0 999", 1, 1, 1)
     if number % 2:
         return Notices((Notice(encode_notify(notify), ("s0",)),))
-    return Undelivered("s0", (encode_notify(notify),))
+    epoch = attacked.site.clients["s0"].session.epoch
+    return Undelivered("s0", (encode_notify(notify),), epoch=epoch)
 
 
 def _orders(attacked: AttackedSite, number: int) -> MeshMessage:
