@@ -11,7 +11,6 @@ import pytest
 
 from nearcast.errors import ConfigError, NearcastError, OutputError
 from nearcast.pipeline.spark_errors import reason_of
-from nearcast.pipeline.stream import batch_files
 from nearcast.pipeline.stream.batch_files import BatchFiles
 from nearcast.pipeline.stream.progress_lines import progress_line
 from nearcast.pipeline.stream.stream_folder import StreamFolder
@@ -65,7 +64,7 @@ def test_a_full_disk_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyP
         raise OSError(errno.ENOSPC, "No space left on device")
 
     files = BatchFiles(tmp_path, SCHEMA)
-    monkeypatch.setattr(batch_files.os, "fsync", refuse)
+    monkeypatch.setattr("nearcast.pipeline.stream.batch_files.os.fsync", refuse)
     with pytest.raises(OutputError, match=f"{tmp_path}: the disk is full"):
         files.write(1, rows_of(1))
     assert not list(tmp_path.glob("[!.]*"))

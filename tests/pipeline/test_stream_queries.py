@@ -50,7 +50,7 @@ def produce(settings: KafkaSettings, records: Iterable[Record], **more: bytes) -
 
 
 def alerts_in_kafka(settings: KafkaSettings) -> list[tuple[str, bytes]]:
-    consumer = Consumer(
+    consumer: Any = Consumer(
         {
             "bootstrap.servers": settings.bootstrap,
             "group.id": uuid4().hex,
