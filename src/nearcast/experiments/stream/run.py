@@ -5,9 +5,11 @@ from __future__ import annotations
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
+from uuid import uuid4
 
 from nearcast.errors import NearcastError
 from nearcast.experiments.percentiles import percentile
@@ -66,18 +68,24 @@ def cases(modes: Sequence[str], rates: Sequence[int], kills: int, kill_rate: int
 
 
 def run(
-    wanted: Sequence[Case], seconds: float, seed: int, begin: Callable[[str], None]
+    wanted: Sequence[Case],
+    seconds: float,
+    seed: int,
+    begin: Callable[[str], None],
+    kafka: LocalKafka | None = None,
 ) -> Iterator[StreamPoint]:
-    """Measure, each case with topics of its own in one Kafka."""
-    with LocalKafka() as broker:
-        for number, case in enumerate(wanted):
+    """Measure, each case with topics of its own in one Kafka; None: one that is started for it."""
+    with LocalKafka() if kafka is None else nullcontext(kafka) as broker:
+        for case in wanted:
             said = f", {case.kills} kills" if case.kills else ""
             begin(f"{case.mode}, {case.rate:,}/s{said}")
             if case.mode == REAL_TIME and not has_real_time_mode():
                 note = "this Spark does not offer it to Python"
                 yield StreamPoint(case.mode, case.rate, None, None, 0, 0, 0, 0, 0, note=note)
                 continue
-            settings = KafkaSettings(broker.bootstrap, f"bench{number}", events=("road/#",))
+            settings = KafkaSettings(
+                broker.bootstrap, f"bench{uuid4().hex[:8]}", events=("road/#",)
+            )
             create_topics(settings, _PARTITIONS)
             with tempfile.TemporaryDirectory(prefix="nearcast-stream-") as folder:
                 yield _measure(case, settings, Path(folder), seconds, seed)

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as sf
 
-from nearcast.errors import PipelineError
 from nearcast.links.kafka_records import VERSION
 from nearcast.pipeline.stream.stream_settings import StreamSettings
 
@@ -137,16 +136,14 @@ def _kafka(
 
 
 def _files(spark: SparkSession, log: Path, table: str, schema: str) -> DataFrame:
-    folder = (log / table).absolute()
-    if not folder.is_dir():
-        raise PipelineError(f"{log}: there is no event log with {table}")
+    # the folder may come later: nobody was notified yet
     return (
         spark.readStream.schema(schema)
         .option("maxFilesPerTrigger", str(_FILES_AT_ONCE))
         .option("ignoreMissingFiles", "true")  # servers remove old ones
         .option("ignoreCorruptFiles", "true")
         .option("pathGlobFilter", "*.parquet")
-        .parquet(str(folder))
+        .parquet(str((log / table).absolute()))
     )
 
 
