@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import math
+from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -123,6 +124,11 @@ def test_events_of_kafka_become_the_alerts_of_the_live_broker_once_whatever_fail
     assert len(table) == len(expected)
     reasons = sorted(row["reason"] for row in read_table(out / "quarantine"))
     assert ["version b'99'" in reasons[0], "malformed" in reasons[1]] == [True, True]
+    both = run(*command, "--members")  # one more query begins, from what Kafka retains
+    assert both.json["alerts"] == {}, both.err
+    messages = Counter((row.topic, row.client) for row in rows)
+    members = read_table(out / "traffic" / "latest" / "members")
+    assert {(row["topic"], row["client"]): row["messages"] for row in members} == messages
     other = run(*command[:-2], "--options", '{"field_km": [0, 0, 9, 9]}', "--once")
     assert other.code == 2
     assert "its checkpoint is of another query: options was" in other.err

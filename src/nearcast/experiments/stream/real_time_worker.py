@@ -8,6 +8,7 @@ Kafka - Spark - Kafka takes.
 from __future__ import annotations
 
 import sys
+from typing import Any
 
 from nearcast.links.kafka_settings import KafkaSettings
 from nearcast.links.maven_jars import CONNECTOR, find_jars
@@ -51,13 +52,18 @@ def main(bootstrap: str, prefix: str, checkpoint: str) -> None:
             ),
         )
         event = sf.get_json_object(sf.unbase64(payload).cast("string"), "$.event")
-        rows.where(event == "emergency").select(
+        alerts = rows.where(event == "emergency").select(
             "key", sf.to_json(said).alias("value"), told.alias("headers")
-        ).writeStream.queryName("real-time").format("kafka").outputMode("update").option(
-            "kafka.bootstrap.servers", bootstrap
-        ).option("topic", kafka.topic("alerts")).option("includeHeaders", "true").option(
-            "checkpointLocation", checkpoint
-        ).trigger(realTime=_CHECKPOINT_EVERY).start().awaitTermination()
+        )
+        writer = alerts.writeStream.queryName("real-time").format("kafka").outputMode("update")
+        options = {
+            "kafka.bootstrap.servers": bootstrap,
+            "topic": kafka.topic("alerts"),
+            "includeHeaders": "true",
+            "checkpointLocation": checkpoint,
+        }
+        mode: dict[str, Any] = {"realTime": _CHECKPOINT_EVERY}  # its types do not know it yet
+        writer.options(**options).trigger(**mode).start().awaitTermination()
 
 
 if __name__ == "__main__":

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import time
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from nearcast.domain.plan_in_force import read_plan_in_force
 from nearcast.domain.scenario_files import read_scenario
@@ -83,7 +82,8 @@ def run_stream(
         session = spark.newSession()
         session.conf.set("spark.sql.shuffle.partitions", str(settings.partitions))
         session.conf.set("spark.sql.streaming.noDataMicroBatches.enabled", "false")
-        session.conf.set("spark.sql.streaming.metricsEnabled", "false")
+        # each keeps what is remembered of all topics
+        session.conf.set("spark.sql.streaming.minBatchesToRetain", "10")
         running: list[tuple[StreamingQuery, Mapping[str, int]]] = []
         try:
             with clear_errors("the stream does not start"):
@@ -139,22 +139,20 @@ def _watch(
     tell: Callable[[str], None],
 ) -> None:
     """Tell of batches until all queries have ended, or it is time to stop."""
-    told: dict[str, int] = {}
+    told = [("", -1)] * len(running)
+    """Of each query: the time of the last progress that was looked at, the last batch told."""
     while True:
         is_last = stop() or not any(query.isActive for query, _ in running)
-        for query, counts in running:
-            for progress in query.recentProgress:
-                said: dict[str, Any] = _plain(progress)
-                if said["batchId"] > told.get(query.name, -1) and said["numInputRows"]:
-                    told[query.name] = said["batchId"]
-                    tell(progress_line(said, counts))
+        for number, (query, counts) in enumerate(running):
+            last, (looked, batch) = query.lastProgress, told[number]
+            if last is not None and last["timestamp"] != looked:
+                for progress in query.recentProgress:
+                    if progress["batchId"] > batch and progress["numInputRows"]:
+                        batch = progress["batchId"]
+                        tell(progress_line(progress, counts))
+                told[number] = last["timestamp"], batch
             if not query.isActive and (error := query.exception()) is not None:
                 raise PipelineError(f"stream {query.name}: {reason_of(str(error))}")
         if is_last:
             return
         time.sleep(_LOOK_S)
-
-
-def _plain(progress: Any) -> dict[str, Any]:
-    """Return a progress as a dict, which it is, or has inside."""
-    return dict(progress) if isinstance(progress, dict) else json.loads(progress.json)
