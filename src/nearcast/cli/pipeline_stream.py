@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -14,6 +16,9 @@ from nearcast.cli.local_path import LocalPath
 from nearcast.cli.options import out_option
 from nearcast.cli.spark_options import SparkOptions, spark_options, spark_session
 from nearcast.cli.stopping import stopping
+
+if TYPE_CHECKING:
+    from nearcast.pipeline.stream.stream_settings import StreamSettings
 
 __all__ = ["stream"]
 
@@ -211,7 +216,7 @@ def stream(
         source_options=dict(read_pair(one, "--source-option") for one in source_more),
     )
     check_stream(settings)
-    with stopping(seconds) as stop, spark_session(_with_connector(spark_with, settings)) as session:
+    with stopping(seconds) as stop, spark_session(_for_streams(spark_with, settings)) as session:
         counts = run_stream(session, settings, stop, lambda line: click.echo(line, err=True))
     if as_json:
         print_json({"out": str(out), **counts})
@@ -221,15 +226,16 @@ def stream(
         click.echo(f"{name}: {said or 'nothing'}")
 
 
-def _with_connector(options: SparkOptions, settings: object) -> SparkOptions:
-    """Give Spark its connector to Kafka, unless the user names another one."""
-    from nearcast.pipeline.stream.stream_settings import StreamSettings
+def _for_streams(options: SparkOptions, settings: StreamSettings) -> SparkOptions:
+    """Give Spark its connector to Kafka, unless the user names another one, and quick workers."""
+    from nearcast.pipeline.session import is_embedded
 
-    assert isinstance(settings, StreamSettings)
-    named = {"spark.jars", "spark.jars.packages"} & options.conf.keys()
-    if settings.log is not None or named:
-        return options
-    from nearcast.links.maven_jars import CONNECTOR, find_jars
+    ours = {}
+    is_submitted = "PYSPARK_GATEWAY_PORT" in os.environ  # to a master that is not known here
+    if is_embedded(options.master or "local") and not is_submitted:
+        ours["spark.python.daemon.module"] = "nearcast.pipeline.stream.stream_daemon"
+    if settings.log is None and not {"spark.jars", "spark.jars.packages"} & options.conf.keys():
+        from nearcast.links.maven_jars import CONNECTOR, find_jars
 
-    jars = ",".join(map(str, find_jars(CONNECTOR)))
-    return replace(options, conf={"spark.jars": jars, **options.conf})
+        ours["spark.jars"] = ",".join(map(str, find_jars(CONNECTOR)))
+    return replace(options, conf={**ours, **options.conf})
