@@ -7,12 +7,22 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cli.conftest import run as run
+from nearcast.errors import ConfigError
+from nearcast.links.maven_jars import CONNECTOR, find_jars
 from nearcast.pipeline.session import SparkSettings, open_session
 from nearcast.pipeline.stages import members
 from nearcast.pipeline.workspace import Workspace
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+
+def connector() -> dict[str, str]:
+    """Return what gives Spark its connector to Kafka; tests that need it complain without it."""
+    try:
+        return {"spark.jars": ",".join(map(str, find_jars(CONNECTOR)))}
+    except ConfigError:
+        return {}
 
 
 @pytest.fixture(scope="session")
@@ -25,6 +35,7 @@ def spark() -> Iterator[SparkSession]:
         conf={
             "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
             "spark.sql.shuffle.partitions": "2",
+            **connector(),
         },
     )
     with open_session(settings) as session:

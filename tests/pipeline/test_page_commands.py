@@ -13,7 +13,10 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from cli.conftest import Run
+from nearcast.links.kafka_client import create_topics
+from nearcast.links.kafka_settings import KafkaSettings
 from nearcast.pipeline.raw_logs import LogShape, write_publication_log
+from nearcast.testing.local_kafka import LocalKafka
 from pipeline.test_replay import write_log
 from shown_commands import in_help, in_pages, with_verb
 from test_commands import write_inputs
@@ -31,7 +34,10 @@ parameters = { topics = [2] }
 """
 
 
-def test_the_commands_of_pages_and_help_run_in_order(spark: SparkSession, run: Run) -> None:
+def test_the_commands_of_pages_and_help_run_in_order(
+    spark: SparkSession, kafka: LocalKafka, run: Run
+) -> None:
+    create_topics(KafkaSettings(kafka.bootstrap))
     write_inputs(Path())
     Path("sweep.toml").write_text(SWEEP)
     Path("logs").mkdir()
@@ -53,7 +59,8 @@ def test_the_commands_of_pages_and_help_run_in_order(spark: SparkSession, run: R
     ]
     assert len(lines) >= 5
     for line in lines:
-        words = [one for word in shlex.split(line)[1:] for one in (glob.glob(word) or [word])]
+        said = shlex.split(line.replace("127.0.0.1:9092", kafka.bootstrap))
+        words = [one for word in said[1:] for one in (glob.glob(word) or [word])]
         if "pipeline run" in line:
             shutil.rmtree("run", ignore_errors=True)
         answer = run(*words)

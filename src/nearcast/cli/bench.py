@@ -20,6 +20,7 @@ from nearcast.cli.bench_scale import scale
 from nearcast.cli.bench_sdk import sdk
 from nearcast.cli.bench_sessions import sessions
 from nearcast.cli.bench_split import split
+from nearcast.cli.bench_stream import stream
 from nearcast.cli.bench_survive import survive
 from nearcast.cli.console import json_option, step_progress
 
@@ -38,6 +39,7 @@ def bench() -> None:
       relations  the relations stage against a DataFrame self-join and scipy
       pipeline   raw log to plan on Spark, stage by stage, up to a million clients
       split      `optimised` over executors against memory, at equal CPU time
+      stream     events in Kafka to alerts in Kafka, by Spark and by a consumer; kills
       live       plans on real servers with emulated distances, predicted against measured
       echo       round trips client - edge - broker - back at rising rates
       latency    delay and CPU time beside NATS, zenoh and Mosquitto under one load
@@ -175,6 +177,7 @@ def replan(
 bench.add_command(relations)
 bench.add_command(pipeline)
 bench.add_command(split)
+bench.add_command(stream)
 bench.add_command(live)
 bench.add_command(echo)
 bench.add_command(latency)

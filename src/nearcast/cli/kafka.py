@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-import json
-import signal
-import threading
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import click
 
 from nearcast.cli.console import json_option, print_json
-from nearcast.cli.kafka_options import kafka_options
+from nearcast.cli.kafka_options import kafka_options, read_event_options
+from nearcast.cli.stopping import stopping
 from nearcast.links.kafka_settings import KafkaSettings
 
 __all__ = ["kafka"]
@@ -87,8 +81,8 @@ def events(
     """
     from nearcast.site.kafka_events import EventService
 
-    service = EventService(kafka, _options(text), group=group)
-    with _stopping(seconds) as stop:
+    service = EventService(kafka, read_event_options(text), group=group)
+    with stopping(seconds) as stop:
         service.run(stop)
     _tell(vars(service.counts), as_json)
 
@@ -126,35 +120,9 @@ def bridge(
     from nearcast.site.kafka_bridge import AlertBridge
 
     bridge = AlertBridge(kafka, credentials, before=before, group=group)
-    with _stopping(seconds) as stop:
+    with stopping(seconds) as stop:
         bridge.run(stop)
     _tell(vars(bridge.counts), as_json)
-
-
-def _options(text: str) -> dict[str, Any]:
-    try:
-        options = json.loads(text)
-    except ValueError as error:
-        raise click.BadParameter(f"not JSON: {error}", param_hint="--options") from None
-    if not isinstance(options, dict) or "field_km" not in options:
-        raise click.BadParameter("an object with field_km is wanted", param_hint="--options")
-    if unknown := sorted(set(options) - {"field_km", "kinds", "congestion"}):
-        raise click.BadParameter(f"unknown key {unknown[0]!r}", param_hint="--options")
-    return options
-
-
-@contextmanager
-def _stopping(seconds: float | None) -> Iterator[Callable[[], bool]]:
-    """Give what tells when to stop: after some seconds, at Ctrl-C or SIGTERM."""
-    stopped = threading.Event()
-    numbers = (signal.SIGINT, signal.SIGTERM)
-    before = [signal.signal(number, lambda *_: stopped.set()) for number in numbers]
-    deadline = float("inf") if seconds is None else time.monotonic() + seconds
-    try:
-        yield lambda: stopped.is_set() or time.monotonic() >= deadline
-    finally:
-        for number, handler in zip(numbers, before, strict=True):
-            signal.signal(number, handler)
 
 
 def _tell(counts: dict[str, int], as_json: bool) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from functools import wraps
 from typing import Any
@@ -11,7 +12,13 @@ import msgspec
 
 from nearcast.links.kafka_settings import KafkaSettings
 
-__all__ = ["kafka_options", "kafka_settings", "log_to_kafka_options"]
+__all__ = [
+    "kafka_options",
+    "kafka_settings",
+    "log_to_kafka_options",
+    "read_event_options",
+    "read_pair",
+]
 
 _option = click.option(
     "--kafka-option",
@@ -88,7 +95,7 @@ def kafka_settings(
         "bootstrap": bootstrap,
         "prefix": prefix,
         "events": events,
-        "options": dict(_pair(text) for text in more),
+        "options": dict(read_pair(text) for text in more),
     }
     try:
         return msgspec.convert(said, KafkaSettings)
@@ -100,8 +107,22 @@ def kafka_settings(
         ) from None
 
 
-def _pair(text: str) -> tuple[str, str]:
+def read_pair(text: str, option: str = "--kafka-option") -> tuple[str, str]:
+    """Return KEY and VALUE; click.BadParameter for what is not both."""
     key, equals, value = text.partition("=")
     if not equals or not key:
-        raise click.BadParameter(f"{text!r} is not KEY=VALUE", param_hint="--kafka-option")
+        raise click.BadParameter(f"{text!r} is not KEY=VALUE", param_hint=option)
     return key, value
+
+
+def read_event_options(text: str) -> dict[str, Any]:
+    """Return options of the processor `events`; click.BadParameter when they are not such."""
+    try:
+        options = json.loads(text)
+    except ValueError as error:
+        raise click.BadParameter(f"not JSON: {error}", param_hint="--options") from None
+    if not isinstance(options, dict) or "field_km" not in options:
+        raise click.BadParameter("an object with field_km is wanted", param_hint="--options")
+    if unknown := sorted(set(options) - {"field_km", "kinds", "congestion"}):
+        raise click.BadParameter(f"unknown key {unknown[0]!r}", param_hint="--options")
+    return options

@@ -7,6 +7,7 @@ import click
 from nearcast.cli.pipeline_replay import replay
 from nearcast.cli.pipeline_run import run
 from nearcast.cli.pipeline_stages import evaluate, plan, relations
+from nearcast.cli.pipeline_stream import stream
 from nearcast.cli.pipeline_sweep import sweep
 
 __all__ = ["pipeline"]
@@ -21,6 +22,7 @@ def pipeline() -> None:
       relations  the most related clients of each client of a scenario
       plan       plan a scenario region by region in parallel
       evaluate   delays of a plan over all pairs: by topic, by server, percentiles
+      stream     alerts, members and plan drift while a site logs
       replay     a live processor over the historical log
       sweep      methods x parameters x seeds as one resumable job
 
@@ -29,5 +31,5 @@ def pipeline() -> None:
     """
 
 
-for verb in (run, replay, relations, plan, evaluate, sweep):
+for verb in (run, stream, replay, relations, plan, evaluate, sweep):
     pipeline.add_command(verb)

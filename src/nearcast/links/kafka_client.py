@@ -9,7 +9,14 @@ from typing import Any, Protocol
 from nearcast.errors import ConfigError
 from nearcast.links.kafka_settings import KINDS, KafkaSettings
 
-__all__ = ["Producer", "check_topics", "create_topics", "open_consumer", "open_producer"]
+__all__ = [
+    "Producer",
+    "check_topics",
+    "create_topics",
+    "ends_of_topic",
+    "open_consumer",
+    "open_producer",
+]
 
 _ANSWER_S = 10.0
 _QUIET = {"log_level": "0"}
@@ -40,8 +47,15 @@ class Producer(Protocol):
         """Wait until all is sent or given up."""
 
 
-def open_producer(settings: KafkaSettings, on_error: Callable[[str], None]) -> Producer:
+def open_producer(
+    settings: KafkaSettings, on_error: Callable[[str], None], message_timeout_s: float = 0.0
+) -> Producer:
     """Return a producer that sends each record once while it lives, and tries for ever.
+
+    Parameters
+    ----------
+    message_timeout_s
+        After it a record that Kafka did not take is given up; 0: never.
 
     Raises
     ------
@@ -55,7 +69,7 @@ def open_producer(settings: KafkaSettings, on_error: Callable[[str], None]) -> P
         {
             "enable.idempotence": "true",
             "linger.ms": "5",
-            "message.timeout.ms": "0",
+            "message.timeout.ms": str(int(1e3 * message_timeout_s)),
             "error_cb": lambda error: on_error(error.str()),
         },
     )
@@ -110,6 +124,32 @@ def check_topics(settings: KafkaSettings, names: tuple[str, ...]) -> None:
             f"Kafka at {settings.bootstrap} has no topic {missing[0]!r}; "
             f"`nearcast kafka topics --bootstrap {settings.bootstrap}` makes it"
         )
+
+
+def ends_of_topic(settings: KafkaSettings, topic: str) -> dict[int, int]:
+    """Return the offset after the last record of each partition of a topic.
+
+    Raises
+    ------
+    ConfigError
+        When Kafka does not answer, or lacks the topic.
+    """
+    kafka = _library()
+    consumer = open_consumer(settings, "nearcast-ends")
+    try:
+        found = consumer.list_topics(topic, timeout=_ANSWER_S).topics[topic]
+        if found.error is not None:
+            raise ConfigError(f"Kafka, topic {topic!r}: {found.error.str()}")
+        return {
+            number: consumer.get_watermark_offsets(
+                kafka.TopicPartition(topic, number), timeout=_ANSWER_S
+            )[1]
+            for number in found.partitions
+        }
+    except kafka.KafkaException as error:
+        raise ConfigError(f"Kafka at {settings.bootstrap}: {_said(error)}") from None
+    finally:
+        consumer.close()
 
 
 def _topics(settings: KafkaSettings) -> tuple[set[str], Any]:

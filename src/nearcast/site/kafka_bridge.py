@@ -16,9 +16,9 @@ from nearcast.errors import ConfigError, NearcastError, WireError
 from nearcast.links.kafka_client import check_topics, open_consumer
 from nearcast.links.kafka_records import AlertRecord, read_alert
 from nearcast.links.kafka_settings import KafkaSettings
+from nearcast.pipeline.stream.alert_records import KnownRecords
 from nearcast.sdk.failures import NotAcknowledgedError
 from nearcast.sdk.sync_client import SyncClient, SyncReceipt
-from nearcast.site.kafka_alerts import KnownRecords
 from nearcast.site.kafka_events import header, positions
 
 __all__ = ["AlertBridge", "BridgeCounts"]

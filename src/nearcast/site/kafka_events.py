@@ -16,7 +16,7 @@ from nearcast.errors import ConfigError, WireError
 from nearcast.links.kafka_client import check_topics, open_consumer, open_producer
 from nearcast.links.kafka_records import headers, read_publication
 from nearcast.links.kafka_settings import KafkaSettings
-from nearcast.site.kafka_alerts import AlertMaker, KnownRecords
+from nearcast.pipeline.stream.alert_records import AlertMaker, KnownRecords
 
 __all__ = ["EventService", "ServiceCounts", "header", "positions"]
 

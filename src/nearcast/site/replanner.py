@@ -21,9 +21,8 @@ from nearcast.domain.plan_files import write_plan
 from nearcast.domain.scenario_files import read_scenario, write_scenario
 from nearcast.domain.traffic import PresentScenario, Traffic, bring_up_to_date
 from nearcast.errors import ConfigError, NearcastError, PipelineError
-from nearcast.planning.replanning import keep, migrated_spools, serve_all, summed_ms
 from nearcast.planning.request import PlanRequest
-from nearcast.planning.solve import complete, make_plan
+from nearcast.planning.switching import weigh_new_plan
 from nearcast.site.plan_access import (
     ManagerAccess,
     SitePlanInForce,
@@ -140,8 +139,6 @@ class Replanner:
         traffic = self._learn()
         learned_s = self._clock()
         present = bring_up_to_date(scenario, traffic)
-        if not present.planned.members.publishes.any():
-            raise NearcastError("nobody published to a topic of the plan in the window")
         request = PlanRequest(
             force.model,
             settings.method,
@@ -191,37 +188,24 @@ class Replanner:
         request: PlanRequest,
         force: SitePlanInForce,
     ) -> ReplanRound:
-        began_s, planned = self._clock(), present.planned
-        outcome = make_plan(planned, request)
-        _, kept = complete(planned, request, keep(planned, request, force.plan))
-        everybody = serve_all(present.known, request, outcome.plan)
-        plan, _ = complete(present.known, request, everybody)
-        edge = plan.brokers.on_edge
-        migrations = migrated_spools(
-            plan.brokers.topic[edge], plan.brokers.server[edge], force.plan, len(planned.servers)
-        )
-        cost = outcome.assessment.cost
+        began_s = self._clock()
+        weighed = weigh_new_plan(present, request, force.plan, self._settings.least_saving)
         found = replace(
             found,
-            cost_before=kept.cost,
-            cost_after=cost,
-            bound=outcome.report.bound,
-            migrations=migrations,
+            cost_before=weighed.cost_before,
+            cost_after=weighed.cost_after,
+            bound=weighed.bound,
+            migrations=weighed.migrations,
             plan_s=self._clock() - began_s,
         )
-        saved = kept.cost - cost
-        if saved <= self._settings.least_saving * kept.cost:
-            share = 0.0 if kept.cost <= 0 else saved / kept.cost
-            return replace(found, reason=f"another plan saves {share:.1%} only")
-        price_ms = migrations * request.migration_price_ms
-        if summed_ms(planned, request.model, saved) <= price_ms:
-            return replace(found, reason=f"{migrations} migrations cost more than they save")
-        report = replace(outcome.report, scenario_fingerprint=scenario_fingerprint(present.known))
+        if not weighed.pays:
+            return replace(found, reason=weighed.reason)
+        report = replace(weighed.report, scenario_fingerprint=scenario_fingerprint(present.known))
         manager = self._site.manager
         with self._site.rounds.next_plan() as folder:
             made_for, plan_folder = folder / "scenario", folder / "plan"
             write_scenario(present.known, made_for, table_format="parquet")
-            write_plan(plan, report, present.known, plan_folder, table_format="parquet")
+            write_plan(weighed.plan, report, present.known, plan_folder, table_format="parquet")
             version = adopt_plan(manager, plan_folder, scenario=made_for, instead_of=force.version)
         self._switched_s = self._clock()
         found = replace(found, switched=True, plan_version=version, folder=folder.name)

@@ -191,7 +191,7 @@ class LocalKafka:
         while True:
             ended = self._process.poll() is not None
             try:
-                socket.create_connection((_HOST, self._port), timeout=1.0).close()
+                self._connect()
                 return
             except OSError:
                 if ended or time.monotonic() > deadline:
@@ -200,6 +200,16 @@ class LocalKafka:
                     what = "ended" if ended else f"does not answer after {self._timeout_s:g} s"
                     raise ConfigError(f"Kafka at {self.bootstrap} {what}:\n{tail}") from None
             time.sleep(_POLL_S)
+
+    def _connect(self) -> None:
+        """Connect and go; OSError when nobody listens."""
+        with socket.socket() as client:
+            client.settimeout(1.0)
+            client.bind((_HOST, 0))
+            # a connection to itself succeeds, and keeps the broker from the port
+            if client.getsockname()[1] == self._port:
+                raise ConnectionRefusedError
+            client.connect((_HOST, self._port))
 
     def _end(self) -> None:
         self.stop()

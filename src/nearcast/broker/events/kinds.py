@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from nearcast.broker.events.bins import Bin
@@ -15,8 +16,8 @@ Predicate = Callable[[Bin], bool]
 
 
 def at_least(reporters: int) -> Predicate:
-    """Return the predicate that wants a number of different reporters."""
-    return lambda one: len(one.reporters) >= reporters
+    """Return the predicate that wants a number of different reporters; it can be pickled."""
+    return partial(_has_reporters, reporters)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,3 +119,7 @@ def configured_kinds(tables: Mapping[str, Mapping[str, Any]]) -> dict[str, Event
             numbers["predicate"] = at_least(reporters)
         kinds[name] = replace(kind, **numbers)
     return kinds
+
+
+def _has_reporters(wanted: int, one: Bin) -> bool:
+    return len(one.reporters) >= wanted

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import base64
 import math
+from array import array
 from collections import OrderedDict
 from collections.abc import Mapping
+from hashlib import blake2b
 from typing import Any
 
 from nearcast.broker.processors.alerting import TopicAlerts
@@ -14,24 +16,33 @@ from nearcast.links.kafka_records import AlertRecord, PublicationRecord, Record,
 from nearcast.links.kafka_settings import KafkaSettings
 from nearcast.wire.publication import Origin, Publication
 
-__all__ = ["AlertMaker", "KnownRecords"]
+__all__ = ["AlertMaker", "KnownRecords", "alerts_of"]
 
 
 class KnownRecords:
-    """The identities of the last records, so that each counts once."""
+    """The last records by their identity, so that each counts once; 8 bytes each when pickled."""
 
     def __init__(self, most: int = 200_000) -> None:
         self._most = most
-        self._known: OrderedDict[str, None] = OrderedDict()
+        self._known: OrderedDict[int, None] = OrderedDict()
 
     def is_new(self, identity: str) -> bool:
         """Note a record; tell whether it was not known."""
-        if identity in self._known:
+        digest = blake2b(identity.encode(errors="replace"), digest_size=8).digest()
+        number = int.from_bytes(digest, "little")
+        if number in self._known:
             return False
-        self._known[identity] = None
+        self._known[number] = None
         if len(self._known) > self._most:
             self._known.popitem(last=False)
         return True
+
+    def __getstate__(self) -> tuple[int, bytes]:
+        return self._most, array("Q", self._known).tobytes()
+
+    def __setstate__(self, state: tuple[int, bytes]) -> None:
+        self._most, known = state
+        self._known = OrderedDict.fromkeys(memoryview(known).cast("Q"))
 
 
 class AlertMaker:
@@ -64,31 +75,34 @@ class AlertMaker:
         topic = self._topics.get(record.topic)
         if topic is None:
             topic = self._topics[record.topic] = TopicAlerts(Events(**self._options))
-        publication = Publication(
+        alerts = alerts_of(topic, record, identity)
+        return [alert_record(one, part, self._settings) for part, one in enumerate(alerts)]
+
+
+def alerts_of(topic: TopicAlerts, record: PublicationRecord, identity: str) -> list[AlertRecord]:
+    """Return the alerts that a publication to a topic causes."""
+    assert record.topic is not None
+    publication = Publication(
+        record.topic,
+        record.client,
+        record.epoch,
+        record.sequence,
+        record.time_us,
+        record.time_us,
+        math.nan if record.x_km is None else record.x_km,
+        math.nan if record.y_km is None else record.y_km,
+        record.data,
+        Origin.DIRECT if record.durable else Origin.ONCE,
+    )
+    return [
+        AlertRecord(
             record.topic,
-            record.client,
-            record.epoch,
-            record.sequence,
+            base64.b64encode(one.payload).decode(),
             record.time_us,
-            record.time_us,
-            math.nan if record.x_km is None else record.x_km,
-            math.nan if record.y_km is None else record.y_km,
-            record.data,
-            Origin.DIRECT if record.durable else Origin.ONCE,
+            identity,
+            dict(one.attributes or {}),
+            one.area or "",
+            None if one.valid_until_s is None else int(one.valid_until_s * 1e6),
         )
-        return [
-            alert_record(
-                AlertRecord(
-                    record.topic,
-                    base64.b64encode(one.payload).decode(),
-                    record.time_us,
-                    identity,
-                    dict(one.attributes or {}),
-                    one.area or "",
-                    None if one.valid_until_s is None else int(one.valid_until_s * 1e6),
-                ),
-                part,
-                self._settings,
-            )
-            for part, one in enumerate(topic.take(publication))
-        ]
+        for one in topic.take(publication)
+    ]

@@ -1,0 +1,116 @@
+"""The folder of a stream: each batch once, one process, one query; disks that refuse."""
+
+from __future__ import annotations
+
+import errno
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as parquet
+import pytest
+
+from nearcast.errors import ConfigError, NearcastError, OutputError
+from nearcast.pipeline.spark_errors import reason_of
+from nearcast.pipeline.stream.batch_files import BatchFiles
+from nearcast.pipeline.stream.progress_lines import progress_line
+from nearcast.pipeline.stream.stream_folder import StreamFolder
+
+SCHEMA = pa.schema([("batch", pa.int64()), ("row", pa.int64())])
+
+
+def rows_of(batch: int) -> list[dict[str, object]]:
+    return [{"batch": batch, "row": row} for row in range(batch % 3)]
+
+
+def read(folder: Path) -> list[int]:
+    return sorted(parquet.read_table(folder)["batch"].to_pylist())
+
+
+def test_batches_that_are_repeated_and_merged_are_there_once(tmp_path: Path) -> None:
+    expected = sorted(batch for batch in range(50) for _ in rows_of(batch))
+    for batch in range(50):
+        files = BatchFiles(tmp_path, SCHEMA, merge_after=7)  # as after a kill
+        files.write(batch, rows_of(batch))
+        files.write(batch, rows_of(batch))
+    assert read(tmp_path) == expected
+    assert len(list(tmp_path.iterdir())) < 10
+
+
+def test_a_kill_while_parts_are_removed_leaves_each_row_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    removed: list[Path] = []
+
+    def unlink(path: Path, missing_ok: bool = False) -> None:
+        if removed:
+            raise KeyboardInterrupt
+        removed.append(path)
+        path.rename(path.with_suffix(".gone"))
+
+    files = BatchFiles(tmp_path, SCHEMA, merge_after=4)
+    for batch in (1, 2, 4, 5):
+        files.write(batch, rows_of(batch))
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "unlink", unlink)
+        with pytest.raises(KeyboardInterrupt):
+            files.write(7, rows_of(7))
+    BatchFiles(tmp_path, SCHEMA)
+    found = [parquet.read_table(one, partitioning=None) for one in tmp_path.glob("*.parquet")]
+    assert sorted(pa.concat_tables(found)["batch"].to_pylist()) == [1, 2, 2, 4, 5, 5, 7]
+
+
+def test_a_full_disk_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    files = BatchFiles(tmp_path, SCHEMA)
+    monkeypatch.setattr("nearcast.pipeline.stream.batch_files.os.fsync", refuse)
+    with pytest.raises(OutputError, match=f"{tmp_path}: the disk is full"):
+        files.write(1, rows_of(1))
+    assert not list(tmp_path.glob("[!.]*"))
+    said = (
+        "[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: No space left on "
+        "device SQLSTATE: XXKST\n=== Streaming Query ===\nCaused by: java.io.IOException: "
+        "No space left on device\n\tat java.base/x"
+    )
+    assert "No space left on device" in reason_of(said)
+
+
+def test_the_folder_of_another_query_another_process_or_nobody_is_refused(tmp_path: Path) -> None:
+    folder = StreamFolder(tmp_path / "out")
+    first = {"form": 1, "source": "Kafka, topics a.*"}
+    busy = pytest.raises(ConfigError, match="another process runs")
+    with folder.opened(first), busy, folder.opened(first):
+        pass
+    with folder.opened({**first, "window_s": 60}):  # one more query: it goes on
+        pass
+    with folder.opened(first):
+        pass
+    other = {**first, "source": "Kafka, topics b.*"}
+    said = r"another query: source was .* a\.\*', now it is .*b\."
+    with pytest.raises(ConfigError, match=said), folder.opened(other):
+        pass
+    (tmp_path / "file").write_text("")
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "mine").write_text("")
+    for place in (tmp_path / "file" / "out", tmp_path / "full", Path("/proc/stream")):
+        with pytest.raises(NearcastError, match=str(place)), StreamFolder(place).opened(first):
+            pass
+    (tmp_path / "out" / "stream.json").write_text("{nonsense")
+    with pytest.raises(ConfigError, match="is not what a stream writes"), folder.opened(first):
+        pass
+
+
+def test_a_line_tells_of_rows_lag_and_state() -> None:
+    progress = {
+        "name": "nearcast-alerts", "batchId": 7, "numInputRows": 1200,
+        "processedRowsPerSecond": 600.4, "durationMs": {"triggerExecution": 2000},
+        "stateOperators": [
+            {"numRowsTotal": 3, "memoryUsedBytes": 2_000_000, "numRowsDroppedByWatermark": 4}
+        ],
+        "sources": [{"metrics": {"maxOffsetsBehindLatest": "55"}}],
+    }  # fmt: skip
+    assert progress_line(progress, {"alerts": 5, "refused": 0}) == (
+        "nearcast-alerts, batch 7: 1,200 rows in 2,000 ms (600/s), lag 55 rows, "
+        "state 3 rows 2.0 MB, 4 late, alerts 5"
+    )
