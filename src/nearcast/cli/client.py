@@ -36,6 +36,11 @@ _timeout_option: Decorator = click.option(
     show_default=True,
     help="Seconds to wait for a connection or an answer.",
 )
+_degrees_option: Decorator = click.option(
+    "--degrees",
+    is_flag=True,
+    help="Positions and areas are longitude and latitude (WGS84), not km.",
+)
 _lines_option: Decorator = click.option(
     "--json", "as_json", is_flag=True, help="Print JSON on stdout, one object per line."
 )
@@ -68,6 +73,7 @@ def client() -> None:
     help="What subscribers' filters look at: a text, a number, true or false; repeatable.",
 )
 @click.option("--area", help="Who gets it: clients in this area; GeoJSON or WKT in km, or @FILE.")
+@_degrees_option
 @click.option(
     "--valid-s",
     type=click.FloatRange(min=0, min_open=True),
@@ -89,6 +95,7 @@ def publish(
     message: str | None,
     attributes: tuple[str, ...],
     area: str | None,
+    degrees: bool,
     valid_s: float | None,
     message_class: str,
     not_durable: bool,
@@ -115,7 +122,7 @@ def publish(
     given = dict(map(read_attribute, attributes))
     where = read_area_option(area)
     publisher = Publisher(topic, not not_durable, as_json, given, where, valid_s, message_class)
-    sender = _connect(credentials, timeout_s)
+    sender = _connect(credentials, timeout_s, degrees=degrees)
     try:
         publisher.run(sender, batches)
     finally:
@@ -133,6 +140,7 @@ def publish(
 )
 @click.option("--area", help="Only what happens in this area; GeoJSON or WKT in km, or @FILE.")
 @click.option("--within-km", type=float, help="Only what happens so near to this client.")
+@_degrees_option
 @click.option(
     "--resume",
     "cursor_file",
@@ -155,6 +163,7 @@ def subscribe(
     where: str,
     area: str | None,
     within_km: float | None,
+    degrees: bool,
     cursor_file: Path | None,
     unordered: bool,
     count: int | None,
@@ -175,7 +184,7 @@ def subscribe(
 
     wanted = read_area_option(area)
     cursors = load_cursors(cursor_file) if cursor_file is not None else None
-    connected = _connect(credentials, timeout_s, cursors, ordered=not unordered)
+    connected = _connect(credentials, timeout_s, cursors, ordered=not unordered, degrees=degrees)
     with connected as listener, saving(listener, cursor_file):
         listener.inner.on_event(_tell_missed)
         for topic in topics:
@@ -202,6 +211,9 @@ def subscribe(
 @_credentials_option
 @click.option("--x-km", type=float, help="Where the client is; without it, lines are read.")
 @click.option("--y-km", type=float)
+@click.option("--lon", type=float, help="With --degrees, instead of both.")
+@click.option("--lat", type=float)
+@_degrees_option
 @click.option("--direction-deg", type=float, default=0.0, help="Clockwise from north.")
 @click.option("--speed-mps", type=float, default=0.0)
 @_timeout_option
@@ -210,6 +222,9 @@ def report(
     credentials: Path,
     x_km: float | None,
     y_km: float | None,
+    lon: float | None,
+    lat: float | None,
+    degrees: bool,
     direction_deg: float,
     speed_mps: float,
     timeout_s: float,
@@ -219,27 +234,31 @@ def report(
 
     \b
     A line: {"x_km": 1.0, "y_km": 2.0, "direction_deg": 90, "speed_mps": 13.9}
+    With --degrees: {"lon": 11.57, "lat": 48.13, "direction_deg": 90, "speed_mps": 13.9}
     """
     from nearcast.cli.client_lines import print_line, read_batches
     from nearcast.sdk.client_lines import ReportLine
 
-    if (x_km is None) != (y_km is None):
-        raise click.UsageError("--x-km and --y-km go together")
-    if x_km is not None and y_km is not None:
-        batches = iter([[(1, ReportLine(x_km, y_km, direction_deg, speed_mps))]])
+    if (x_km is None) != (y_km is None) or (lon is None) != (lat is None):
+        raise click.UsageError("--x-km and --y-km go together, and so do --lon and --lat")
+    if x_km is not None or lon is not None:
+        one = ReportLine(x_km, y_km, direction_deg, speed_mps, lon, lat)
+        batches = iter([[(1, one)]])
     else:
         batches = read_batches(ReportLine)
     reported = 0
     try:
-        with _connect(credentials, timeout_s) as reporter:
+        with _connect(credentials, timeout_s, degrees=degrees) as reporter:
             for number, line in chain.from_iterable(batches):
                 try:
-                    reporter.report(line.x_km, line.y_km, line.direction_deg, line.speed_mps)
-                except WireError as error:
+                    place = line.position(degrees)
+                    reporter.report(*place, line.direction_deg, line.speed_mps)
+                except (ConfigError, WireError) as error:
                     raise ConfigError(f"line {number}: {error}") from None
                 reported += 1
                 if as_json:
-                    print_line({"line": number, "x_km": line.x_km, "y_km": line.y_km})
+                    names = ("lon", "lat") if degrees else ("x_km", "y_km")
+                    print_line({"line": number, **dict(zip(names, place, strict=True))})
             reporter.echo()  # the server is there and has seen what came before
     finally:
         click.echo(f"reported {reported}", err=True)
@@ -378,10 +397,13 @@ def _connect(
     cursors: SavedCursors | None = None,
     *,
     ordered: bool = True,
+    degrees: bool = False,
 ) -> SyncClient:
     from nearcast.sdk.sync_client import SyncClient
 
-    return SyncClient.connect(credentials, timeout_s=timeout_s, cursors=cursors, ordered=ordered)
+    return SyncClient.connect(
+        credentials, timeout_s=timeout_s, cursors=cursors, ordered=ordered, degrees=degrees
+    )
 
 
 def _tell_missed(event: object) -> None:

@@ -25,6 +25,7 @@ from nearcast.cli.processor_options import (
 if TYPE_CHECKING:
     from nearcast.links.kafka_settings import KafkaSettings
     from nearcast.site.standalone_folder import StandalonePlace
+    from nearcast.trust.site_plane import SitePlane
 
 __all__ = ["exit_for_restart", "standalone"]
 
@@ -70,6 +71,12 @@ _RULES = ("processor", "processor_options", "processors_for", "notify_after_sync
     "that hangs costs the server. May be repeated.",
 )
 @log_to_kafka_options
+@click.option(
+    "--origin",
+    metavar="LON,LAT",
+    help="Where on the earth (0, 0) is: clients that are enrolled from then on may count in "
+    "degrees.  [default: as last time]",
+)
 @click.option("--session-limit", type=click.IntRange(min=1), help="Most clients at a time.")
 @click.option("--parent-fd", type=int, hidden=True)
 @json_option
@@ -88,6 +95,7 @@ def standalone(
     notify_after_sync: bool,
     inline: tuple[str, ...],
     kafka: KafkaSettings | None,
+    origin: str | None,
     session_limit: int | None,
     parent_fd: int | None,
     as_json: bool,
@@ -138,11 +146,33 @@ def standalone(
             )
 
     options = StandaloneSettings(
-        host, public_host, port, http_port, rules, inline, session_limit, server, kafka
+        host,
+        public_host,
+        port,
+        http_port,
+        rules,
+        inline,
+        session_limit,
+        server,
+        kafka,
+        _plane(origin),
     )
     with exit_for_restart():
         serve_standalone(folder, options, on_ready, parent_fd)
     click.echo("the server has stopped", err=True)
+
+
+def _plane(origin: str | None) -> SitePlane | None:
+    from nearcast.errors import ConfigError, TrustError
+    from nearcast.trust.site_plane import plane_of_extra
+
+    if origin is None:
+        return None
+    try:
+        longitude, latitude = map(float, origin.split(","))
+        return plane_of_extra({"latitude": latitude, "longitude": longitude})
+    except (ValueError, TrustError) as error:
+        raise ConfigError(f"--origin {origin!r:.40}: is LON,LAT in degrees: {error}") from None
 
 
 @contextmanager

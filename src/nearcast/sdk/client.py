@@ -23,6 +23,7 @@ from typing import Self, TypeVar
 from nearcast.content.attributes import Attributes
 from nearcast.links.steady_clock import steady_now
 from nearcast.sdk.credentials import Credentials, load_credentials
+from nearcast.sdk.degrees import Degrees
 from nearcast.sdk.driver import Area, ClientDriver, Event, Payload, encode_payload
 from nearcast.sdk.failures import ClientError, NotAcknowledgedError, NotConnectedError
 from nearcast.sdk.notification_queue import NotificationQueue
@@ -53,6 +54,9 @@ class Client:
         Of an earlier client: subscriptions go on where they were.
     ordered
         Whether a notification waits a little for those before it that are late.
+    degrees
+        Whether positions, reports and areas are given as longitude and latitude (WGS84) instead
+        of kilometres east and north; the credential file has to know the site's plane.
     """
 
     def __init__(
@@ -63,8 +67,11 @@ class Client:
         notification_limit: int = 10_000,
         cursors: SavedCursors | None = None,
         ordered: bool = True,
+        degrees: bool = False,
     ) -> None:
-        self._driver = ClientDriver(credentials, os.urandom, cursors, ordered=ordered)
+        self._driver = ClientDriver(
+            credentials, os.urandom, cursors, ordered=ordered, degrees=degrees
+        )
         self.check_open = self._driver.check_open
         """Raises NotConnectedError with the reason, when the client has ended."""
         self._timeout_s = timeout_s
@@ -80,11 +87,14 @@ class Client:
         timeout_s: float = 10.0,
         cursors: SavedCursors | None = None,
         ordered: bool = True,
+        degrees: bool = False,
     ) -> Self:
         """Return a client for ``async with``, which connects it and closes it at the end."""
         if not isinstance(credentials, Credentials):
             credentials = load_credentials(credentials)
-        return cls(credentials, timeout_s=timeout_s, cursors=cursors, ordered=ordered)
+        return cls(
+            credentials, timeout_s=timeout_s, cursors=cursors, ordered=ordered, degrees=degrees
+        )
 
     async def __aenter__(self) -> Self:
         self.start()
@@ -359,12 +369,20 @@ class Client:
         *,
         at_once: bool = False,
     ) -> None:
-        """Say where the client is: with the next regular report, or at once."""
+        """Say where the client is: with the next regular report, or at once.
+
+        With `degrees` the first two are longitude and latitude.
+        """
         self._driver.report(Report(x_km, y_km, direction_deg, speed_mps))
         if at_once:
             self._driver.session.moved(steady_now())
             if self._pump is not None:
                 self._pump.run()
+
+    @property
+    def degrees(self) -> Degrees | None:
+        """From degrees to the site's km and back, if the client counts in degrees."""
+        return self._driver.degrees
 
     def emulate_delays(self, delays_ms: Mapping[str, float]) -> None:
         """Hold datagrams as if the client were elsewhere: see `Credentials.delays_ms`."""

@@ -31,6 +31,7 @@ from nearcast.server.signed_orders import sign_orders
 from nearcast.server.site_orders import Orders, ServerOrder
 from nearcast.site.standalone_folder import StandaloneFolder, StandalonePlace
 from nearcast.trust.revocations import issue_revoked_servers
+from nearcast.trust.site_plane import SitePlane
 from nearcast.wire.settings import WireSettings
 
 __all__ = ["StandaloneSettings", "serve_standalone"]
@@ -57,6 +58,8 @@ class StandaloneSettings:
     """Its id."""
     kafka: KafkaSettings | None = None
     """Where the event log goes besides; None: nowhere."""
+    plane: SitePlane | None = None
+    """Where on the earth its kilometres lie."""
 
 
 def serve_standalone(
@@ -198,6 +201,7 @@ def _wanted_place(folder: StandaloneFolder, options: StandaloneSettings) -> Stan
         public_host,
         before.port if options.port is None else options.port,
         before.http_port if options.http_port is None else options.http_port,
+        before.plane if options.plane is None else options.plane,
     )
 
 
