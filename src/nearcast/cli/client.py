@@ -28,6 +28,13 @@ _credentials_option: Decorator = click.option(
     required=True,
     help="The client's file, as `nearcast client enrol` writes it.",
 )
+_discover_option: Decorator = click.option(
+    "--discover",
+    default="",
+    metavar="HOW",
+    help="Look for servers first: dns:DOMAIN, dns:DOMAIN@HOST:PORT of a name server, or mdns. Those "
+    "that the site's authority has signed are tried before those of the file.",
+)
 _timeout_option: Decorator = click.option(
     "--timeout",
     "timeout_s",
@@ -63,6 +70,7 @@ def client() -> None:
 
 @client.command()
 @_credentials_option
+@_discover_option
 @click.option("--topic", help="Topic of lines that name none, and of --message.")
 @click.option("--message", help="Publish this text instead of lines from standard input.")
 @click.option(
@@ -91,6 +99,7 @@ def client() -> None:
 @_lines_option
 def publish(
     credentials: Path,
+    discover: str,
     topic: str | None,
     message: str | None,
     attributes: tuple[str, ...],
@@ -122,7 +131,7 @@ def publish(
     given = dict(map(read_attribute, attributes))
     where = read_area_option(area)
     publisher = Publisher(topic, not not_durable, as_json, given, where, valid_s, message_class)
-    sender = _connect(credentials, timeout_s, degrees=degrees)
+    sender = _connect(credentials, timeout_s, degrees=degrees, discover=discover)
     try:
         publisher.run(sender, batches)
     finally:
@@ -132,6 +141,7 @@ def publish(
 
 @client.command()
 @_credentials_option
+@_discover_option
 @click.option("--topic", "topics", multiple=True, required=True, help="Topic; may be repeated.")
 @click.option(
     "--where",
@@ -159,6 +169,7 @@ def publish(
 @click.option("--json", is_flag=True, expose_value=False, help="Always on: output is JSON lines.")
 def subscribe(
     credentials: Path,
+    discover: str,
     topics: tuple[str, ...],
     where: str,
     area: str | None,
@@ -184,7 +195,14 @@ def subscribe(
 
     wanted = read_area_option(area)
     cursors = load_cursors(cursor_file) if cursor_file is not None else None
-    connected = _connect(credentials, timeout_s, cursors, ordered=not unordered, degrees=degrees)
+    connected = _connect(
+        credentials,
+        timeout_s,
+        cursors,
+        ordered=not unordered,
+        degrees=degrees,
+        discover=discover,
+    )
     with connected as listener, saving(listener, cursor_file):
         listener.inner.on_event(_tell_missed)
         for topic in topics:
@@ -209,6 +227,7 @@ def subscribe(
 
 @client.command()
 @_credentials_option
+@_discover_option
 @click.option("--x-km", type=float, help="Where the client is; without it, lines are read.")
 @click.option("--y-km", type=float)
 @click.option("--lon", type=float, help="With --degrees, instead of both.")
@@ -220,6 +239,7 @@ def subscribe(
 @_lines_option
 def report(
     credentials: Path,
+    discover: str,
     x_km: float | None,
     y_km: float | None,
     lon: float | None,
@@ -248,7 +268,7 @@ def report(
         batches = read_batches(ReportLine)
     reported = 0
     try:
-        with _connect(credentials, timeout_s, degrees=degrees) as reporter:
+        with _connect(credentials, timeout_s, degrees=degrees, discover=discover) as reporter:
             for number, line in chain.from_iterable(batches):
                 try:
                     place = line.position(degrees)
@@ -266,16 +286,24 @@ def report(
 
 @client.command()
 @_credentials_option
+@_discover_option
 @click.option("--count", type=click.IntRange(min=1), default=1, show_default=True)
 @click.option("--size", "size_bytes", type=click.IntRange(min=0), default=0, show_default=True)
 @_timeout_option
 @_lines_option
-def echo(credentials: Path, count: int, size_bytes: int, timeout_s: float, as_json: bool) -> None:
+def echo(
+    credentials: Path,
+    discover: str,
+    count: int,
+    size_bytes: int,
+    timeout_s: float,
+    as_json: bool,
+) -> None:
     """Measure the round trip to the home server."""
     from nearcast.cli.client_lines import print_line
     from nearcast.sdk.failures import NotConnectedError
 
-    with _connect(credentials, timeout_s) as measurer:
+    with _connect(credentials, timeout_s, discover=discover) as measurer:
         host, port = measurer.home.address
         lost = 0
         for number in range(1, count + 1):
@@ -398,11 +426,17 @@ def _connect(
     *,
     ordered: bool = True,
     degrees: bool = False,
+    discover: str = "",
 ) -> SyncClient:
     from nearcast.sdk.sync_client import SyncClient
 
     return SyncClient.connect(
-        credentials, timeout_s=timeout_s, cursors=cursors, ordered=ordered, degrees=degrees
+        credentials,
+        timeout_s=timeout_s,
+        cursors=cursors,
+        ordered=ordered,
+        degrees=degrees,
+        discover=discover,
     )
 
 

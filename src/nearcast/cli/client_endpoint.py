@@ -31,9 +31,20 @@ __all__ = ["endpoint"]
     is_flag=True,
     help="Positions and areas are longitude and latitude (WGS84), not km.",
 )
+@click.option(
+    "--discover",
+    default="",
+    metavar="HOW",
+    help="Look for servers first: dns:DOMAIN or mdns, as the other verbs do.",
+)
 @json_option
 def endpoint(
-    credentials: Path, port: int, token_file: Path | None, degrees: bool, as_json: bool
+    credentials: Path,
+    port: int,
+    token_file: Path | None,
+    degrees: bool,
+    discover: str,
+    as_json: bool,
 ) -> None:
     """Hold a client's session, and let programs on this machine use it by HTTP and JSON lines.
 
@@ -53,13 +64,18 @@ def endpoint(
     found = load_credentials(credentials)
     tokens = token_file or credentials.with_suffix(".token")
     try:
-        asyncio.run(_run(found, tokens, port, degrees, as_json))
+        asyncio.run(_run(found, tokens, port, degrees, discover, as_json))
     finally:
         tokens.unlink(missing_ok=True)
 
 
 async def _run(
-    credentials: object, token_file: Path, port: int, degrees: bool, as_json: bool
+    credentials: object,
+    token_file: Path,
+    port: int,
+    degrees: bool,
+    discover: str,
+    as_json: bool,
 ) -> None:
     import asyncio
     import secrets
@@ -75,7 +91,7 @@ async def _run(
     stop, loop = asyncio.Event(), asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
-    async with Client.connect(credentials, degrees=degrees) as client:
+    async with Client.connect(credentials, degrees=degrees, discover=discover) as client:
         token = secrets.token_urlsafe(32)
         local = ClientEndpoint(client, token, port)
         await local.start()

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 from click.core import ParameterSource
@@ -27,11 +27,19 @@ if TYPE_CHECKING:
     from nearcast.site.standalone_folder import StandalonePlace
     from nearcast.trust.site_plane import SitePlane
 
-__all__ = ["exit_for_restart", "standalone"]
+__all__ = ["advertise_option", "exit_for_restart", "standalone"]
 
 _PORT = click.IntRange(0, 65_535)
 _RULES = ("processor", "processor_options", "processors_for", "notify_after_sync")
 """Without any of these options processors stay as they were."""
+
+
+advertise_option: Callable[[Callable[..., Any]], Callable[..., Any]] = click.option(
+    "--advertise",
+    is_flag=True,
+    help="Tell the local network by multicast that the server is here, for clients that look for "
+    "it: --discover mdns.",
+)
 
 
 @click.command()
@@ -77,6 +85,7 @@ _RULES = ("processor", "processor_options", "processors_for", "notify_after_sync
     help="Where on the earth (0, 0) is: clients that are enrolled from then on may count in "
     "degrees.  [default: as last time]",
 )
+@advertise_option
 @click.option("--session-limit", type=click.IntRange(min=1), help="Most clients at a time.")
 @click.option("--parent-fd", type=int, hidden=True)
 @json_option
@@ -96,6 +105,7 @@ def standalone(
     inline: tuple[str, ...],
     kafka: KafkaSettings | None,
     origin: str | None,
+    advertise: bool,
     session_limit: int | None,
     parent_fd: int | None,
     as_json: bool,
@@ -156,6 +166,7 @@ def standalone(
         server,
         kafka,
         _plane(origin),
+        advertise,
     )
     with exit_for_restart():
         serve_standalone(folder, options, on_ready, parent_fd)

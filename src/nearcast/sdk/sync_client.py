@@ -77,6 +77,7 @@ class SyncClient:
         cursors: SavedCursors | None = None,
         ordered: bool = True,
         degrees: bool = False,
+        discover: str = "",
     ) -> None:
         self.inner = Client(
             credentials,
@@ -85,6 +86,7 @@ class SyncClient:
             cursors=cursors,
             ordered=ordered,
             degrees=degrees,
+            discover=discover,
         )
         """The client in the thread, for coroutines that `run` runs there."""
         self._loop = _new_loop()
@@ -107,12 +109,18 @@ class SyncClient:
         cursors: SavedCursors | None = None,
         ordered: bool = True,
         degrees: bool = False,
+        discover: str = "",
     ) -> Self:
         """Return a connected client; use it in a ``with`` block or close it."""
         if not isinstance(credentials, Credentials):
             credentials = load_credentials(credentials)
         return cls(
-            credentials, timeout_s=timeout_s, cursors=cursors, ordered=ordered, degrees=degrees
+            credentials,
+            timeout_s=timeout_s,
+            cursors=cursors,
+            ordered=ordered,
+            degrees=degrees,
+            discover=discover,
         )
 
     def __enter__(self) -> Self:

@@ -60,6 +60,8 @@ class StandaloneSettings:
     """Where the event log goes besides; None: nowhere."""
     plane: SitePlane | None = None
     """Where on the earth its kilometres lie."""
+    advertise: bool = False
+    """Whether the local network is told that it is here."""
 
 
 def serve_standalone(
@@ -219,7 +221,7 @@ def _config(
         key_file=authority.server_key_file(place.server),
         authority=authority.public_key.hex(),
         credential_file=authority.credential_file(place.server),
-        clients=ClientsConfig(place.port, place.host),
+        clients=ClientsConfig(place.port, place.host, options.advertise),
         http=HttpConfig(place.http_port),
         kafka=options.kafka,
         wire=wire,
