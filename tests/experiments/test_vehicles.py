@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from shapely.geometry import Point
 
 from cli.conftest import Run, run  # noqa: F401
 from nearcast.errors import ConfigError
-from nearcast.experiments.vehicles.audit import Audit
+from nearcast.experiments.vehicles.audit import AlertRecord, Audit
 from nearcast.experiments.vehicles.driving import edge_places
-from nearcast.experiments.vehicles.incidents import Incident
-from nearcast.experiments.vehicles.run import DriveSettings
+from nearcast.experiments.vehicles.incidents import Collision, Incident
+from nearcast.experiments.vehicles.run import DriveSettings, drive_simulated
 from nearcast.geo.bounds import Bounds
 from nearcast.mobility.moment import Moment
 from nearcast.mobility.synthetic import SyntheticMover, SyntheticParams
@@ -48,8 +50,14 @@ def test_who_comes_into_a_valid_area_later_may_be_told_then() -> None:
     audit = Audit()
     audit.note(KEY, ALERT, "in", 40.0, 5, PLACES)
     audit.note(KEY, ALERT, "out", 9_000.0, 14, {"out": (5.0, 2.0)})
+    audit.note(KEY, ALERT, "late", 600.0, 6, {"late": (5.0, 3.0)})
     found = audit.summary()
-    assert (found["entered"], found["false"]) == (1, 0)
+    assert (found["entered"], found["false"]) == (2, 0)
+    audit.note(KEY, ALERT, "away", 9_000.0, 14, {"away": (9.0, 2.0)})
+    audit.note(KEY, ALERT, "gone", 9_000.0, 14, {})
+    found = audit.summary()
+    assert [one["place"] for one in found["false_cases"]] == [(9.0, 2.0), None]
+    assert found["false"] == 2
 
 
 def test_a_lone_alarm_comes_from_the_nearest_vehicle() -> None:
@@ -69,7 +77,7 @@ def test_edge_servers_are_spread_over_the_field() -> None:
 @pytest.mark.parametrize("bad", [{"edges": 0}, {"seconds": 5}, {"report_s": 0}])
 def test_what_cannot_be_run_is_refused(bad: dict[str, int]) -> None:
     with pytest.raises(ConfigError):
-        DriveSettings(**bad)
+        DriveSettings(**bad)  # type: ignore[arg-type]
 
 
 @pytest.mark.slow
@@ -94,11 +102,50 @@ def test_the_demo_runs_from_a_trace_and_finds_no_fault(run: Run, tmp_path: Path)
     assert (out / "vehicles.gif").read_bytes()[:6] == b"GIF89a"
 
 
+class Field:
+    """Vehicles in a field of 10 km x 10 km that drive north; some of them at (5, 2)."""
+
+    def __init__(self, vehicles: int) -> None:
+        self.field = Bounds(0, 0, 10, 10)
+        self.names: Sequence[str] = [f"v{number}" for number in range(vehicles)]
+        rng = np.random.default_rng(3)
+        self._x_km, self._y_km = rng.uniform(0.5, 9.5, (2, vehicles))
+        self._x_km[:5], self._y_km[:5] = rng.uniform(4.8, 5.2, 5), rng.uniform(1.7, 1.9, 5)
+
+    def moments(self) -> Iterator[Moment]:
+        speed_mps = np.full(len(self.names), 15.0)
+        for second in range(20):
+            y_km = self._y_km + 0.015 * second
+            yield Moment(
+                float(second), self.names, self._x_km, y_km, speed_mps, np.zeros(len(self.names))
+            )
+
+
+def test_all_in_the_area_of_a_collision_are_told_and_nobody_else() -> None:
+    """Seed 003's case: collision at (5, 2), radius 2; shapely says who is inside."""
+    found: list[tuple[AlertRecord, set[str]]] = []
+
+    def check(alert: AlertRecord, places: Mapping[str, tuple[float, float]]) -> None:
+        area = Point(5, 2)
+        inside = {name for name, place in places.items() if area.distance(Point(place)) <= 2}
+        found.append((alert, inside))
+
+    settings = DriveSettings(4, 20, 2, 4, Collision(5.0, 2.0, 2.0))
+    drive = drive_simulated(Field(60), settings, lambda done, total: None, check)
+    ((alert, inside),) = found
+    assert (alert.x_km, alert.y_km, alert.radius_km) == pytest.approx((5, 2, 2))
+    assert len(inside) > 3
+    assert alert.heard.keys() - alert.entered == inside
+    assert not drive.has_failed
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
         (("--synthetic", "--net", "x"), "one of them at most"),
         (("--synthetic", "--edges", "0"), "1 to 400 are possible"),
+        (("--synthetic", "--collision", "5,2"), "X,Y,RADIUS"),
+        (("--synthetic", "--collision", "5,2,-1"), "X,Y,RADIUS"),
         (("--synthetic", "--vehicles", "0"), "at least 1"),
         (("--trace", "none.parquet"), "not a Parquet file"),
     ],

@@ -1,8 +1,13 @@
+import json
+
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 from pyproj import Geod
+from shapely.geometry import Point, Polygon
 
+from nearcast.errors import AreaError
+from nearcast.geo.area_text import area_in_km, place_in_km, read_area
 from nearcast.geo.projection import LARGEST_REACH_KM, LocalProjection, projection_around
 
 CITIES = [(-37.81, 144.96), (35.68, 139.76), (52.52, 13.4), (0.0, 0.0), (64.1, -179.98)]
@@ -64,3 +69,44 @@ def test_one_stray_position_does_not_move_the_centre() -> None:
     assert reach_km[:3].max() < 25
     earth_m = Geod(ellps="WGS84").inv(projection.longitude, projection.latitude, 0.0, 0.0)[2]
     assert reach_km[3] == pytest.approx(earth_m / 1000)
+
+
+def test_an_area_in_degrees_is_the_same_in_km() -> None:
+    """Geodesic distances decide who is in a circle; shapely, in degrees, who is in a polygon."""
+    projection = LocalProjection(48.1, 11.5, west_km=-10.0, south_km=-5.0)
+    rng = np.random.default_rng(5)
+    feature = {"type": "Feature", "geometry": {"type": "Point", "coordinates": [11.9, 48.2]}}
+    circle = json.dumps({**feature, "properties": {"radius_km": 2}})
+    corners = [(11.88, 48.18), (11.93, 48.19), (11.92, 48.22), (11.87, 48.21), (11.88, 48.18)]
+    polygon = Polygon(corners)
+    in_circle, in_polygon = (
+        read_area(area_in_km(text, projection)) for text in (circle, polygon.wkt)
+    )
+    found = [0, 0]
+    for longitude, latitude in rng.uniform((11.86, 48.17), (11.94, 48.23), (200, 2)).tolist():
+        place = place_in_km(longitude, latitude, projection)
+        away_km = Geod(ellps="WGS84").inv(11.9, 48.2, longitude, latitude)[2] / 1000
+        point = Point(longitude, latitude)
+        if abs(away_km - 2) > 0.01 and polygon.boundary.distance(point) > 1e-5:
+            assert in_circle.selects(*place, None, 0.0) == (away_km < 2)
+            assert in_polygon.selects(*place, None, 0.0) == polygon.contains(point)
+            found[0] += away_km < 2
+            found[1] += polygon.contains(point)
+    assert min(found) > 20
+
+
+@pytest.mark.parametrize(
+    ("area", "problem"),
+    [
+        ("POINT (200 10)", "not a longitude and a latitude"),
+        ("POINT (11 -89)", "too near to a pole"),
+        ("POLYGON ((11 48, 11.1 48, 30 48, 11 48))", "from the site's centre"),
+        ("LINESTRING (179.9 48, -179.9 48)", "crosses the date line"),
+        ("POLYGON EMPTY", "empty"),
+        ('{"type": "Feature", "geometry": 5}', "geometry is 5"),
+        ('{"type": "Point", "coordinates": ["x", 1]}', "x of a point"),
+    ],
+)
+def test_an_area_that_cannot_be_on_the_plane_is_one_error(area: str, problem: str) -> None:
+    with pytest.raises(AreaError, match=problem):
+        area_in_km(area, LocalProjection(48.1, 11.5))

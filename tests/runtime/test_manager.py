@@ -30,6 +30,8 @@ from nearcast.runtime.helper_process import HelperProcess
 from nearcast.runtime.manager import LiveManager, run_manager
 from nearcast.runtime.manager_plans import AskedPlan
 from nearcast.runtime.trust_files import read_credential
+from nearcast.sdk.credentials import new_private_key
+from nearcast.sdk.enrolment import read_answer
 from nearcast.server.mesh_messages import (
     ClientIs,
     Hello,
@@ -44,7 +46,10 @@ from nearcast.server.processor_rules import ProcessorRule
 from nearcast.server.signed_orders import read_orders
 from nearcast.server.site_orders import ClientOrder, Orders
 from nearcast.site.authority import Authority
+from nearcast.trust.signed import SigningKey
+from nearcast.trust.site_plane import SitePlane, issue_plane
 from nearcast.trust.site_trust import SiteTrust
+from nearcast.wire.noise import public_key
 from small_site.keys import make_keys
 
 SCENARIO = generate_reloc2021(
@@ -342,6 +347,27 @@ def test_an_enrolment_token_enrols_new_clients_only_and_not_too_many(
         assert 429 in {status for status, _ in answers}
 
     run_site(config, play)
+
+
+def test_clients_are_told_where_on_the_earth_the_site_lies(config: ManagerConfig) -> None:
+    file = config.site.scenario / "scenario.json"
+    place = {"latitude": 48.1, "longitude": 11.5, "west_km": 1.0, "south_km": 2.0}
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"projection": place}))
+    key = new_private_key()
+    asked = {"client": CLIENTS[0], "public_key": public_key(key).hex()}
+    found: list[Any] = []
+
+    async def play(site: Site) -> None:
+        found.append(await site.ask("POST", "/clients", asked))
+
+    run_site(config, play)
+    ((_, answer),) = found
+    authority = bytes.fromhex(config.authority)
+    enrolled = read_answer(answer, {CLIENTS[0]: key}, authority)
+    assert enrolled[CLIENTS[0]].plane == SitePlane(**place)
+    other = issue_plane(SigningKey(bytes(32)), SitePlane(0.0, 0.0)).hex()
+    with pytest.raises(TrustError):
+        read_answer(answer | {"plane": other}, {CLIENTS[0]: key}, authority)
 
 
 def test_what_is_revoked_is_pushed_at_once_and_a_replaced_key_is(config: ManagerConfig) -> None:

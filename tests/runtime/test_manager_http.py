@@ -55,6 +55,7 @@ class FakeFlows:
 
 class FakeService:
     credential = b"manager"
+    plane = b""
 
     def __init__(self) -> None:
         self.by_operator: list[bool] = []

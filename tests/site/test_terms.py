@@ -9,7 +9,6 @@ import re
 import shlex
 import sys
 from asyncio.subprocess import PIPE
-from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -20,51 +19,15 @@ from click.testing import CliRunner
 from shapely.geometry import Point
 
 from nearcast.cli.main import nearcast
-from nearcast.errors import NearcastError
-from nearcast.links.memory_mesh import MemoryHub
-from nearcast.runtime.config import ClientsConfig, ServerConfig
-from nearcast.runtime.config_files import read_key_file
-from nearcast.runtime.server import LiveServer
+from nearcast.errors import ConfigError, NearcastError, WireError
 from nearcast.sdk import Client
-from nearcast.sdk.credentials import Credentials, save_credentials
+from nearcast.sdk.credentials import Credentials, load_credentials, save_credentials
 from nearcast.server.processor_rules import ProcessorRule
-from nearcast.site.standalone import LocalOrders
-from nearcast.site.standalone_folder import StandaloneFolder, StandalonePlace
+from nearcast.site.standalone_folder import StandaloneFolder
+from nearcast.trust.site_plane import SitePlane
+from small_site.standalone import with_server
 
 DOCS = Path(__file__).parents[2] / "docs"
-
-Work = Callable[[list[Credentials]], Awaitable[None]]
-
-
-async def with_server(
-    folder: StandaloneFolder,
-    names: list[str],
-    work: Work,
-    rules: Sequence[ProcessorRule] = (),
-) -> None:
-    """Run a standalone server with some clients."""
-    key, authority = folder.ensure_server("e1"), folder.authority()
-    key_file = authority.server_key_file("e1")
-    config = ServerConfig(
-        *("standalone", "e1", folder.path, key_file, authority.public_key.hex()),
-        authority.credential_file("e1"),
-        clients=ClientsConfig(0),
-    )
-    live = LiveServer(config, MemoryHub().link("e1"), read_key_file(key_file))
-    await live.start()
-    try:
-        assert live.client_address is not None
-        place = StandalonePlace(key.hex(), "e1", port=live.client_address[1])
-        folder.save_place(place)
-        folder.save_processors(rules)
-        enrolled = folder.enrol(names)
-        orders = LocalOrders(live, folder, place)
-        orders.look()
-        async with asyncio.timeout(60):
-            await work(enrolled)
-        orders.close()
-    finally:
-        await live.stop()
 
 
 async def start(command: str, folder: Path) -> asyncio.subprocess.Process:
@@ -149,6 +112,62 @@ def test_the_commands_of_the_page_work(
     asyncio.run(with_server(StandaloneFolder(tmp_path / "broker"), ["car", "sign"], work))
     (line,) = lines
     assert (line["payload"], line.get("attributes")) == heard_of
+
+
+def test_clients_may_count_in_degrees(tmp_path: Path) -> None:
+    """Who is in an area of degrees hears it, whether it said where it is in degrees or in km."""
+    corners = [[11.50, 48.10], [11.52, 48.10], [11.52, 48.12], [11.50, 48.12], [11.50, 48.10]]
+    area = {"type": "Polygon", "coordinates": [corners]}
+    heard: dict[str, list[str]] = {}
+
+    async def work(enrolled: list[Credentials]) -> None:
+        car, inside, outside, plain = enrolled
+        save_credentials(inside, tmp_path / "inside.json")
+        assert load_credentials(tmp_path / "inside.json").plane == plane
+        async with AsyncExitStack() as stack:
+            clients = [
+                await stack.enter_async_context(Client(one, timeout_s=30, degrees=one is not plain))
+                for one in (inside, outside, plain)
+            ]
+            sender = await stack.enter_async_context(Client(car, timeout_s=30, degrees=True))
+            assert sender.degrees is not None
+            clients[0].report(11.51, 48.11, at_once=True)
+            clients[1].report(11.53, 48.11, at_once=True)
+            clients[2].report(*sender.degrees.place_km(11.501, 48.119), at_once=True)
+            for one in clients:
+                await one.echo()  # the report has arrived
+                await one.subscribe("road", area=area if one is not clients[2] else None)
+            there = (11.505, 48.105)
+            await sender.publish_and_wait("road", "ice", position=there, area=area)
+            await sender.publish_and_wait("road", "far", position=(11.6, 48.2))
+            await sender.publish_and_wait("road", "all", position=there)
+            for one in clients:
+                texts = heard.setdefault(one.name, [])
+                while "all" not in texts:
+                    found = await one.next_notification()
+                    assert found is not None
+                    texts.append(found.text)
+            x_km, y_km = sender.degrees.place_km(*there)
+            assert sender.degrees.degrees(x_km, y_km) == pytest.approx(there)
+            with pytest.raises(WireError, match="from the site's centre"):
+                sender.report(20.0, 48.0)
+
+    plane = SitePlane(48.0, 11.4)
+    folder = StandaloneFolder(tmp_path / "broker")
+    names = ["car", "inside", "outside", "plain"]
+    asyncio.run(with_server(folder, names, work, plane=plane))
+    assert heard == {
+        "inside": ["ice", "all"],
+        "outside": ["all"],
+        "plain": ["ice", "far", "all"],
+    }
+
+
+def test_without_a_plane_there_are_no_degrees(tmp_path: Path) -> None:
+    folder = StandaloneFolder(tmp_path / "broker")
+    (car,) = folder.enrol(["car"])
+    with pytest.raises(ConfigError, match="no plane"):
+        Client(car, degrees=True)
 
 
 def invoke(command: list[str]) -> str:

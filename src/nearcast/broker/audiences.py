@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterable
 from heapq import nsmallest
 from math import hypot
@@ -16,7 +17,9 @@ from nearcast.broker.notifications import (
     NamedClients,
     NearestClients,
 )
-from nearcast.broker.selective import SelectiveSubscribers, is_near
+from nearcast.broker.reaches import SLACK_KM
+from nearcast.broker.selective import SelectiveSubscribers
+from nearcast.geo.place_grid import PlaceGrid
 from nearcast.trust.topic_pattern import is_pattern, matches
 from nearcast.wire.areas import bounds_of
 from nearcast.wire.envelope import EMPTY, Envelope
@@ -25,8 +28,13 @@ from nearcast.wire.terms import Place, Terms
 
 __all__ = ["OutgoingNotification", "Recipients", "SubscriberLookup", "SubscriberTable", "resolve"]
 
+_FEW = 64
+"""Subscribers that are looked at one by one."""
+_REACHES_KM = (0.25, 1.0, 4.0, 16.0, 64.0, math.inf)
+"""How far the nearest are looked for, until there are enough."""
 
-class Recipients(msgspec.Struct):
+
+class Recipients(msgspec.Struct, eq=False):
     """The clients of an audience; all subscribers of a topic are kept until another subscribes."""
 
     clients: tuple[str, ...]
@@ -36,14 +44,22 @@ class Recipients(msgspec.Struct):
     """Others, which want some messages only."""
     always: Recipients | None = None
     """Those of `clients` that are told of every message; they come first."""
+    _members: frozenset[str] | None = None
+
+    def __contains__(self, client: str) -> bool:
+        if self.always is not None and client in self.always:
+            return True
+        if self._members is None:
+            since = 0 if self.always is None else len(self.always.clients)
+            self._members = frozenset(self.clients[since:])
+        return client in self._members
 
     def of(self, envelope: Envelope, place: Place, now_s: float) -> Recipients:
         """Return these and the selective ones that want a message from a place."""
         found = dict.fromkeys(
             one for some in self.selective for one in some.matching(envelope, place, now_s)
         )
-        known = frozenset(self.clients) if found else ()
-        wanting = tuple(one for one in found if one not in known)
+        wanting = tuple(one for one in found if one not in self)
         return Recipients((*self.clients, *wanting), always=self) if wanting else self
 
 
@@ -80,7 +96,7 @@ class SubscriberLookup(Protocol):
         """Return the nearest subscribers, the nearest first, equally near ones by id."""
         ...
 
-    def near(self, clients: Iterable[str], area: str, now_s: float) -> Iterable[str]:
+    def near(self, clients: Recipients, area: str, now_s: float) -> Iterable[str]:
         """Return those of some clients that are in an area or near to it."""
         ...
 
@@ -120,8 +136,8 @@ def resolve(
             if everyone.selective:
                 everyone = everyone.of(envelope, place, now_s)
             if envelope.area:
-                everyone = Recipients(tuple(lookup.near(everyone.clients, envelope.area, now_s)))
-            return everyone, cause if cause in everyone.clients else ""
+                everyone = Recipients(tuple(lookup.near(everyone, envelope.area, now_s)))
+            return everyone, cause if cause in everyone else ""
         case NamedClients(clients):
             subscribers = lookup.subscribers(topic)
             return Recipients(
@@ -150,7 +166,7 @@ class SubscriberTable:
         self._patterns: dict[str, None] = {}
         self._merged: dict[str, dict[str, None]] = {}
         """By topic: its subscribers and those of patterns that match, since the last change."""
-        self._places: dict[str, tuple[float, float]] = {}
+        self._places = PlaceGrid()
         self._counts: dict[str, int] = {}
         """Topics of each subscriber; its place is forgotten with the last one."""
         self._everyone: dict[str, Recipients] = {}
@@ -184,17 +200,13 @@ class SubscriberTable:
         self._counts[client] -= 1
         if not self._counts[client]:
             del self._counts[client]
-            self._places.pop(client, None)
+            self._places.forget(client)
         self.note_change(topic)
 
-    def near(self, clients: Iterable[str], area: str, now_s: float) -> list[str]:
+    def near(self, clients: Recipients, area: str, now_s: float) -> list[str]:
         """Return those of some clients that are in an area or near to it, as far as they told."""
-        places, bounds = self._places, bounds_of(area, now_s)
-        return [
-            one
-            for one in clients
-            if (place := places.get(one)) is not None and is_near(bounds, place)
-        ]
+        bounds = bounds_of(area, now_s).grown(SLACK_KM)
+        return [one for one in self._places.inside(*bounds) if one in clients]
 
     def _set_terms(self, topic: str, client: str, terms: tuple[Terms, ...]) -> None:
         selective = self._selective.get(topic)
@@ -230,7 +242,7 @@ class SubscriberTable:
 
     def move(self, client: str, x_km: float, y_km: float) -> None:
         """Note where a client is; one that never told is near nothing."""
-        self._places[client] = (x_km, y_km)
+        self._places.move(client, x_km, y_km)
 
     def subscribers(self, topic: str) -> Collection[str]:
         """Return all subscribers."""
@@ -270,19 +282,27 @@ class SubscriberTable:
 
     def nearest(self, topic: str, x_km: float, y_km: float, count: int) -> list[str]:
         """Return the nearest subscribers."""
-        return [client for _, client in nsmallest(count, self._distances(topic, x_km, y_km))]
+        subscribers, places = self.subscribers(topic), self._places
+        near: Iterable[tuple[float, str]] = ()
+        if len(subscribers) <= _FEW:
+            near = (
+                (hypot(place[0] - x_km, place[1] - y_km), client)
+                for client in subscribers
+                if (place := places.get(client)) is not None
+            )
+            return [client for _, client in nsmallest(count, near)]
+        for reach_km in _REACHES_KM:
+            around = places.within(x_km, y_km, reach_km)
+            near = [one for one in around if one[1] in subscribers]
+            if len(near) >= count:
+                break
+        return [client for _, client in nsmallest(count, near)]
 
     def within(self, topic: str, x_km: float, y_km: float, radius_km: float) -> list[str]:
         """Return the subscribers in a circle."""
+        subscribers = self.subscribers(topic)
         return [
             client
-            for distance_km, client in self._distances(topic, x_km, y_km)
-            if distance_km <= radius_km
-        ]
-
-    def _distances(self, topic: str, x_km: float, y_km: float) -> list[tuple[float, str]]:
-        return [
-            (hypot(place[0] - x_km, place[1] - y_km), client)
-            for client in self.subscribers(topic)
-            if (place := self._places.get(client)) is not None
+            for _, client in self._places.within(x_km, y_km, radius_km)
+            if client in subscribers
         ]

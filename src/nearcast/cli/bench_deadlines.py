@@ -44,7 +44,7 @@ def deadlines(seconds: float, rate_hz: float, out: Path | None, as_json: bool) -
     "--deployments",
     default="metropolitan,carrier,edge",
     show_default=True,
-    help="Where the servers are, see docs/classes.md.",
+    help="Where the servers are: names or TOML files, see docs/deployments.md.",
 )
 @click.option(
     "--seconds", type=click.FloatRange(min=0.2), default=5.0, show_default=True, help="Of each."
@@ -56,15 +56,12 @@ def budget(deployments: str, seconds: float, out: Path | None, as_json: bool) ->
 
     A live server, with the distances of each deployment emulated, and no other load.
     """
-    from nearcast.errors import ConfigError
     from nearcast.experiments.deadlines import deployments as experiment
+    from nearcast.site.deployment import load_deployment
 
-    prepare(out)
     names = [name.strip() for name in deployments.split(",")]
-    for name in names:
-        if name not in experiment.DEPLOYMENTS:
-            known = ", ".join(experiment.DEPLOYMENTS)
-            raise ConfigError(f"--deployments: there is no {name!r}; there are: {known}")
-    with step_progress(len(names), enabled=not as_json) as begin:
-        points = kept(experiment.run(names, seconds=seconds, begin=begin))
+    found = {name: load_deployment(name) for name in names}
+    prepare(out)
+    with step_progress(len(found), enabled=not as_json) as begin:
+        points = kept(experiment.run(found, seconds=seconds, begin=begin))
     finish_points("budget", points, out, as_json)

@@ -28,6 +28,13 @@ _credentials_option: Decorator = click.option(
     required=True,
     help="The client's file, as `nearcast client enrol` writes it.",
 )
+_discover_option: Decorator = click.option(
+    "--discover",
+    default="",
+    metavar="HOW",
+    help="Look for servers first: dns:DOMAIN, dns:DOMAIN@HOST:PORT of a name server, or mdns. Those "
+    "that the site's authority has signed are tried before those of the file.",
+)
 _timeout_option: Decorator = click.option(
     "--timeout",
     "timeout_s",
@@ -35,6 +42,11 @@ _timeout_option: Decorator = click.option(
     default=10.0,
     show_default=True,
     help="Seconds to wait for a connection or an answer.",
+)
+_degrees_option: Decorator = click.option(
+    "--degrees",
+    is_flag=True,
+    help="Positions and areas are longitude and latitude (WGS84), not km.",
 )
 _lines_option: Decorator = click.option(
     "--json", "as_json", is_flag=True, help="Print JSON on stdout, one object per line."
@@ -58,6 +70,7 @@ def client() -> None:
 
 @client.command()
 @_credentials_option
+@_discover_option
 @click.option("--topic", help="Topic of lines that name none, and of --message.")
 @click.option("--message", help="Publish this text instead of lines from standard input.")
 @click.option(
@@ -68,6 +81,7 @@ def client() -> None:
     help="What subscribers' filters look at: a text, a number, true or false; repeatable.",
 )
 @click.option("--area", help="Who gets it: clients in this area; GeoJSON or WKT in km, or @FILE.")
+@_degrees_option
 @click.option(
     "--valid-s",
     type=click.FloatRange(min=0, min_open=True),
@@ -85,10 +99,12 @@ def client() -> None:
 @_lines_option
 def publish(
     credentials: Path,
+    discover: str,
     topic: str | None,
     message: str | None,
     attributes: tuple[str, ...],
     area: str | None,
+    degrees: bool,
     valid_s: float | None,
     message_class: str,
     not_durable: bool,
@@ -115,7 +131,7 @@ def publish(
     given = dict(map(read_attribute, attributes))
     where = read_area_option(area)
     publisher = Publisher(topic, not not_durable, as_json, given, where, valid_s, message_class)
-    sender = _connect(credentials, timeout_s)
+    sender = _connect(credentials, timeout_s, degrees=degrees, discover=discover)
     try:
         publisher.run(sender, batches)
     finally:
@@ -125,6 +141,7 @@ def publish(
 
 @client.command()
 @_credentials_option
+@_discover_option
 @click.option("--topic", "topics", multiple=True, required=True, help="Topic; may be repeated.")
 @click.option(
     "--where",
@@ -133,6 +150,7 @@ def publish(
 )
 @click.option("--area", help="Only what happens in this area; GeoJSON or WKT in km, or @FILE.")
 @click.option("--within-km", type=float, help="Only what happens so near to this client.")
+@_degrees_option
 @click.option(
     "--resume",
     "cursor_file",
@@ -151,10 +169,12 @@ def publish(
 @click.option("--json", is_flag=True, expose_value=False, help="Always on: output is JSON lines.")
 def subscribe(
     credentials: Path,
+    discover: str,
     topics: tuple[str, ...],
     where: str,
     area: str | None,
     within_km: float | None,
+    degrees: bool,
     cursor_file: Path | None,
     unordered: bool,
     count: int | None,
@@ -175,7 +195,14 @@ def subscribe(
 
     wanted = read_area_option(area)
     cursors = load_cursors(cursor_file) if cursor_file is not None else None
-    connected = _connect(credentials, timeout_s, cursors, ordered=not unordered)
+    connected = _connect(
+        credentials,
+        timeout_s,
+        cursors,
+        ordered=not unordered,
+        degrees=degrees,
+        discover=discover,
+    )
     with connected as listener, saving(listener, cursor_file):
         listener.inner.on_event(_tell_missed)
         for topic in topics:
@@ -200,16 +227,24 @@ def subscribe(
 
 @client.command()
 @_credentials_option
+@_discover_option
 @click.option("--x-km", type=float, help="Where the client is; without it, lines are read.")
 @click.option("--y-km", type=float)
+@click.option("--lon", type=float, help="With --degrees, instead of both.")
+@click.option("--lat", type=float)
+@_degrees_option
 @click.option("--direction-deg", type=float, default=0.0, help="Clockwise from north.")
 @click.option("--speed-mps", type=float, default=0.0)
 @_timeout_option
 @_lines_option
 def report(
     credentials: Path,
+    discover: str,
     x_km: float | None,
     y_km: float | None,
+    lon: float | None,
+    lat: float | None,
+    degrees: bool,
     direction_deg: float,
     speed_mps: float,
     timeout_s: float,
@@ -219,27 +254,31 @@ def report(
 
     \b
     A line: {"x_km": 1.0, "y_km": 2.0, "direction_deg": 90, "speed_mps": 13.9}
+    With --degrees: {"lon": 11.57, "lat": 48.13, "direction_deg": 90, "speed_mps": 13.9}
     """
     from nearcast.cli.client_lines import print_line, read_batches
     from nearcast.sdk.client_lines import ReportLine
 
-    if (x_km is None) != (y_km is None):
-        raise click.UsageError("--x-km and --y-km go together")
-    if x_km is not None and y_km is not None:
-        batches = iter([[(1, ReportLine(x_km, y_km, direction_deg, speed_mps))]])
+    if (x_km is None) != (y_km is None) or (lon is None) != (lat is None):
+        raise click.UsageError("--x-km and --y-km go together, and so do --lon and --lat")
+    if x_km is not None or lon is not None:
+        one = ReportLine(x_km, y_km, direction_deg, speed_mps, lon, lat)
+        batches = iter([[(1, one)]])
     else:
         batches = read_batches(ReportLine)
     reported = 0
     try:
-        with _connect(credentials, timeout_s) as reporter:
+        with _connect(credentials, timeout_s, degrees=degrees, discover=discover) as reporter:
             for number, line in chain.from_iterable(batches):
                 try:
-                    reporter.report(line.x_km, line.y_km, line.direction_deg, line.speed_mps)
-                except WireError as error:
+                    place = line.position(degrees)
+                    reporter.report(*place, line.direction_deg, line.speed_mps)
+                except (ConfigError, WireError) as error:
                     raise ConfigError(f"line {number}: {error}") from None
                 reported += 1
                 if as_json:
-                    print_line({"line": number, "x_km": line.x_km, "y_km": line.y_km})
+                    names = ("lon", "lat") if degrees else ("x_km", "y_km")
+                    print_line({"line": number, **dict(zip(names, place, strict=True))})
             reporter.echo()  # the server is there and has seen what came before
     finally:
         click.echo(f"reported {reported}", err=True)
@@ -247,16 +286,24 @@ def report(
 
 @client.command()
 @_credentials_option
+@_discover_option
 @click.option("--count", type=click.IntRange(min=1), default=1, show_default=True)
 @click.option("--size", "size_bytes", type=click.IntRange(min=0), default=0, show_default=True)
 @_timeout_option
 @_lines_option
-def echo(credentials: Path, count: int, size_bytes: int, timeout_s: float, as_json: bool) -> None:
+def echo(
+    credentials: Path,
+    discover: str,
+    count: int,
+    size_bytes: int,
+    timeout_s: float,
+    as_json: bool,
+) -> None:
     """Measure the round trip to the home server."""
     from nearcast.cli.client_lines import print_line
     from nearcast.sdk.failures import NotConnectedError
 
-    with _connect(credentials, timeout_s) as measurer:
+    with _connect(credentials, timeout_s, discover=discover) as measurer:
         host, port = measurer.home.address
         lost = 0
         for number in range(1, count + 1):
@@ -378,10 +425,19 @@ def _connect(
     cursors: SavedCursors | None = None,
     *,
     ordered: bool = True,
+    degrees: bool = False,
+    discover: str = "",
 ) -> SyncClient:
     from nearcast.sdk.sync_client import SyncClient
 
-    return SyncClient.connect(credentials, timeout_s=timeout_s, cursors=cursors, ordered=ordered)
+    return SyncClient.connect(
+        credentials,
+        timeout_s=timeout_s,
+        cursors=cursors,
+        ordered=ordered,
+        degrees=degrees,
+        discover=discover,
+    )
 
 
 def _tell_missed(event: object) -> None:

@@ -26,8 +26,26 @@ __all__ = ["endpoint"]
     type=click.Path(path_type=Path),
     help="Where the token goes that programs show.  [default: beside the credentials, .token]",
 )
+@click.option(
+    "--degrees",
+    is_flag=True,
+    help="Positions and areas are longitude and latitude (WGS84), not km.",
+)
+@click.option(
+    "--discover",
+    default="",
+    metavar="HOW",
+    help="Look for servers first: dns:DOMAIN or mdns, as the other verbs do.",
+)
 @json_option
-def endpoint(credentials: Path, port: int, token_file: Path | None, as_json: bool) -> None:
+def endpoint(
+    credentials: Path,
+    port: int,
+    token_file: Path | None,
+    degrees: bool,
+    discover: str,
+    as_json: bool,
+) -> None:
     """Hold a client's session, and let programs on this machine use it by HTTP and JSON lines.
 
     It listens on 127.0.0.1 only. Requests show the token of the file: Authorization: Bearer TOKEN.
@@ -36,6 +54,7 @@ def endpoint(credentials: Path, port: int, token_file: Path | None, as_json: boo
       POST /publish              lines as `nearcast client publish` reads them; a line for each
       GET  /subscribe?topic=a/#  a line per notification, until the program closes
       POST /report               {"x_km": 1, "y_km": 2, "direction_deg": 90, "speed_mps": 14}
+                                 with --degrees: {"lon": 11.57, "lat": 48.13}
       GET  /status               the session
     """
     import asyncio
@@ -45,12 +64,19 @@ def endpoint(credentials: Path, port: int, token_file: Path | None, as_json: boo
     found = load_credentials(credentials)
     tokens = token_file or credentials.with_suffix(".token")
     try:
-        asyncio.run(_run(found, tokens, port, as_json))
+        asyncio.run(_run(found, tokens, port, degrees, discover, as_json))
     finally:
         tokens.unlink(missing_ok=True)
 
 
-async def _run(credentials: object, token_file: Path, port: int, as_json: bool) -> None:
+async def _run(
+    credentials: object,
+    token_file: Path,
+    port: int,
+    degrees: bool,
+    discover: str,
+    as_json: bool,
+) -> None:
     import asyncio
     import secrets
     import signal
@@ -65,7 +91,7 @@ async def _run(credentials: object, token_file: Path, port: int, as_json: bool) 
     stop, loop = asyncio.Event(), asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
-    async with Client.connect(credentials) as client:
+    async with Client.connect(credentials, degrees=degrees, discover=discover) as client:
         token = secrets.token_urlsafe(32)
         local = ClientEndpoint(client, token, port)
         await local.start()

@@ -87,7 +87,7 @@ class Publisher:
                     topic,
                     line.data(),
                     durable=self.durable if line.durable is None else line.durable,
-                    position=line.position(),
+                    position=line.position(client.degrees is not None),
                     attributes=self.attributes | (line.attributes or {}),
                     area=line.area or self.area,
                     valid_s=self.valid_s if line.valid_s is None else line.valid_s,

@@ -95,7 +95,8 @@ def city(
 
     Draws a city and the log that its clients would have left; Spark learns from the log who takes
     part in what and where, and plans; then a site of real servers runs each plan, all clients
-    connect and publish, and every notification is timed at its subscriber.
+    connect and publish, and every notification is timed at its subscriber. At last vehicles drive past
+    simulated servers, and each alert is checked.
 
     \b
       OUT/city, OUT/log    the city and its log
@@ -143,6 +144,9 @@ def city(
                 "again later, or with a lower --rate or a larger --delay-factor"
             ]
         )
+    drive = done.drive
+    if drive is not None and drive.has_failed:
+        print_warnings([f"vehicles: not all heard what they should: {drive.found}"])
     if as_json:
         print_json({"report": str(page), "seconds": seconds, **found})
         return
@@ -178,6 +182,13 @@ def _print(found: dict[str, Any]) -> None:
         rows,
         title=f"ms from publisher to subscriber, delays of the network x {found['delay_factor']:g}",
     )
+    if (drive := found["vehicles"]) is not None:
+        click.echo(
+            f"{drive['vehicles']} vehicles past {drive['edges']} simulated servers: "
+            f"{drive['handovers']} hand-overs; {drive['delivered']} of {drive['expected']} heard "
+            f"the {drive['alerts']} alerts, {drive['false']} others did; lost {drive['lost']}, "
+            f"doubled {drive['doubled']}"
+        )
 
 
 class _Lines:

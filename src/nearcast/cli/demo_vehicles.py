@@ -13,6 +13,7 @@ from nearcast.cli.console import json_option, print_json, print_table
 from nearcast.cli.options import seed_option
 
 if TYPE_CHECKING:
+    from nearcast.experiments.vehicles.incidents import Collision
     from nearcast.mobility.moment import Mover
 
 __all__ = ["vehicles"]
@@ -50,6 +51,12 @@ _SIMULATED = (
 @click.option(
     "--net", type=click.Path(path_type=Path), help="A network for SUMO (.net.xml) of one's own."
 )
+@click.option(
+    "--collision",
+    metavar="X,Y,RADIUS",
+    help="One collision at this place (km), of which all within the radius are told, instead of "
+    "incidents by chance.",
+)
 @click.option("--synthetic", is_flag=True, help="A made-up grid of streets instead of SUMO.")
 @click.option("--blocks", type=int, default=20, show_default=True, help="Of a made city's side.")
 @seed_option
@@ -68,6 +75,7 @@ def vehicles(
     report_s: int,
     trace: Path | None,
     net: Path | None,
+    collision: str | None,
     synthetic: bool,
     blocks: int,
     seed: int,
@@ -92,7 +100,8 @@ def vehicles(
 
     if sum((trace is not None, net is not None, synthetic)) > 1:
         raise ConfigError("--trace, --net and --synthetic: one of them at most")
-    settings = DriveSettings(edges, round(minutes * 60), report_s, seed)
+    alone = None if collision is None else _collision(collision)
+    settings = DriveSettings(edges, round(minutes * 60), report_s, seed, alone)
     mover = _mover(count, settings.seconds, trace, net, synthetic, blocks, seed)
     prepare_report_folder(out)
     started_s, told_s = time.monotonic(), 0.0
@@ -122,6 +131,19 @@ def vehicles(
         _print(found)
     if drive.has_failed:
         raise click.exceptions.Exit(1)
+
+
+def _collision(text: str) -> Collision:
+    from nearcast.errors import AreaError, ConfigError
+    from nearcast.experiments.vehicles.incidents import Collision
+    from nearcast.geo.shapes import Circle
+
+    try:
+        x_km, y_km, radius_km = map(float, text.split(","))
+        Circle(x_km, y_km, radius_km)  # complains
+    except (ValueError, AreaError) as error:
+        raise ConfigError(f"--collision {text!r:.40}: is X,Y,RADIUS in km: {error}") from None
+    return Collision(x_km, y_km, radius_km)
 
 
 def _mover(

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from nearcast.cli.serve_standalone import exit_for_restart, standalone
+from nearcast.cli.serve_standalone import advertise_option, exit_for_restart, standalone
 
 __all__ = ["serve"]
 
@@ -38,11 +38,11 @@ def serve() -> None:
     """
 
 
-def _run(config_file: Path, role: str) -> None:
+def _run(config_file: Path, role: str, *, advertise: bool = False) -> None:
     from nearcast.runtime.serve import serve as run
 
     with exit_for_restart():
-        run(config_file, role)
+        run(config_file, role, advertise=advertise)
 
 
 @serve.command()
@@ -54,9 +54,10 @@ def manager(config_file: Path) -> None:
 
 @serve.command()
 @_config_option
-def edge(config_file: Path) -> None:
+@advertise_option
+def edge(config_file: Path, advertise: bool) -> None:
     """Run an edge server: the home of clients, with brokers."""
-    _run(config_file, "edge")
+    _run(config_file, "edge", advertise=advertise)
 
 
 @serve.command()

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 from click.core import ParameterSource
@@ -25,12 +25,21 @@ from nearcast.cli.processor_options import (
 if TYPE_CHECKING:
     from nearcast.links.kafka_settings import KafkaSettings
     from nearcast.site.standalone_folder import StandalonePlace
+    from nearcast.trust.site_plane import SitePlane
 
-__all__ = ["exit_for_restart", "standalone"]
+__all__ = ["advertise_option", "exit_for_restart", "standalone"]
 
 _PORT = click.IntRange(0, 65_535)
 _RULES = ("processor", "processor_options", "processors_for", "notify_after_sync")
 """Without any of these options processors stay as they were."""
+
+
+advertise_option: Callable[[Callable[..., Any]], Callable[..., Any]] = click.option(
+    "--advertise",
+    is_flag=True,
+    help="Tell the local network by multicast that the server is here, for clients that look for "
+    "it: --discover mdns.",
+)
 
 
 @click.command()
@@ -70,6 +79,13 @@ _RULES = ("processor", "processor_options", "processors_for", "notify_after_sync
     "that hangs costs the server. May be repeated.",
 )
 @log_to_kafka_options
+@click.option(
+    "--origin",
+    metavar="LON,LAT",
+    help="Where on the earth (0, 0) is: clients that are enrolled from then on may count in "
+    "degrees.  [default: as last time]",
+)
+@advertise_option
 @click.option("--session-limit", type=click.IntRange(min=1), help="Most clients at a time.")
 @click.option("--parent-fd", type=int, hidden=True)
 @json_option
@@ -88,6 +104,8 @@ def standalone(
     notify_after_sync: bool,
     inline: tuple[str, ...],
     kafka: KafkaSettings | None,
+    origin: str | None,
+    advertise: bool,
     session_limit: int | None,
     parent_fd: int | None,
     as_json: bool,
@@ -138,11 +156,34 @@ def standalone(
             )
 
     options = StandaloneSettings(
-        host, public_host, port, http_port, rules, inline, session_limit, server, kafka
+        host,
+        public_host,
+        port,
+        http_port,
+        rules,
+        inline,
+        session_limit,
+        server,
+        kafka,
+        _plane(origin),
+        advertise,
     )
     with exit_for_restart():
         serve_standalone(folder, options, on_ready, parent_fd)
     click.echo("the server has stopped", err=True)
+
+
+def _plane(origin: str | None) -> SitePlane | None:
+    from nearcast.errors import ConfigError, TrustError
+    from nearcast.trust.site_plane import plane_of_extra
+
+    if origin is None:
+        return None
+    try:
+        longitude, latitude = map(float, origin.split(","))
+        return plane_of_extra({"latitude": latitude, "longitude": longitude})
+    except (ValueError, TrustError) as error:
+        raise ConfigError(f"--origin {origin!r:.40}: is LON,LAT in degrees: {error}") from None
 
 
 @contextmanager

@@ -14,6 +14,7 @@ from nearcast.cli.console import json_option, print_json, print_table
 if TYPE_CHECKING:
     from nearcast.site.authority import Authority
     from nearcast.site.credential_register import Issued
+    from nearcast.wire.actions import Home
 
 __all__ = ["site"]
 
@@ -306,6 +307,45 @@ def show(folder: Path, as_json: bool) -> None:
     table = [(one["name"], one["kind"], one["what"], one["until"], one["state"]) for one in rows]
     print_table(["id", "kind", "may", "until", "state"], table)
     click.echo(f"revocations: list {revoked.version}, {len(revoked.entries)} entries")
+
+
+@site.command()
+@click.option("--domain", required=True, help="In which clients look: --discover dns:DOMAIN.")
+@click.option(
+    "--via",
+    "ways",
+    multiple=True,
+    metavar="ID=HOST:PORT",
+    help="Edge server.  [default: all of a site that `nearcast up` laid out]",
+)
+@_site_option
+@json_option
+def dns(domain: str, ways: tuple[str, ...], folder: Path, as_json: bool) -> None:
+    """Print the lines of a zone file by which clients find the edge servers of a site.
+
+    SRV records say where they are, TXT records what the authority signed about them.
+
+    \b
+      nearcast site dns --site city-keys --domain city.example --via e1=10.0.0.5:7000
+    """
+    from nearcast.links.dns_servers import zone_lines
+    from nearcast.site.client_files import ways_into
+
+    homes = ways_into(_authority(folder, None), ways)
+    servers = [(_server_id(one), *one.address, one.credential) for one in homes]
+    lines = zone_lines(domain.strip("."), servers)
+    if as_json:
+        print_json({"lines": lines})
+        return
+    for line in lines:
+        click.echo(line)
+
+
+def _server_id(home: Home) -> str:
+    from nearcast.trust.credentials import ServerCredential, read_body
+    from nearcast.trust.signed import read_signed
+
+    return read_body(read_signed(home.credential).body, ServerCredential).server
 
 
 def _authority(folder: Path, key_file: Path | None) -> Authority:

@@ -61,6 +61,12 @@ __all__ = ["up"]
     show_default=True,
     help="On all emulated delays: a large one keeps timer noise out of measurements.",
 )
+@click.option(
+    "--deployment",
+    metavar="NAME|FILE",
+    help="Where the servers stand in a mobile network: metropolitan, carrier, edge or a TOML file; "
+    "see docs/deployments.md.  [default: only the scenario's distances]",
+)
 @processor_option
 @processor_options_option
 @processor_for_option
@@ -96,6 +102,7 @@ def up(
     folder: Path | None,
     no_delays: bool,
     delay_factor: float,
+    deployment: str | None,
     processor: str,
     processor_options: str,
     processors_for: tuple[str, ...],
@@ -123,10 +130,12 @@ def up(
     The event log (SCENARIO/site/log/publications) can be read by `nearcast pipeline run` at any time.
     """
     from nearcast.domain.scenario_files import read_scenario
+    from nearcast.site.deployment import load_deployment
     from nearcast.site.layout import SiteSettings
     from nearcast.site.live_site import run_site
     from nearcast.site.replan_process import ReplanProcess
 
+    standing = None if deployment is None else load_deployment(deployment)
     rules = rules_for_site(processors_for, processor, processor_options, notify_after_sync)
     servers = len(read_scenario(scenario).servers)
     if plan_folder is None:
@@ -138,6 +147,8 @@ def up(
         delay_factor=0.0 if no_delays else delay_factor,
         processor_rules=rules,
         kafka=kafka,
+        roaming=standing is not None and standing.roaming,
+        deployment=standing,
     )
     with (
         _Stop() as stop,

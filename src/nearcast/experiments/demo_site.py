@@ -23,6 +23,8 @@ from nearcast.experiments.demo_live import (
 )
 from nearcast.experiments.demo_log import LogFacts, compare_with_truth, write_log, write_sites
 from nearcast.experiments.site_measure import LiveSettings
+from nearcast.experiments.vehicles.run import Drive, DriveSettings, drive_simulated
+from nearcast.mobility.synthetic import SyntheticMover, SyntheticParams
 from nearcast.pipeline.manifest import StageRecord
 from nearcast.pipeline.progress import TaskProgress, watch_tasks
 from nearcast.pipeline.run import RunResult, RunSettings, run_pipeline
@@ -38,6 +40,7 @@ __all__ = ["METHODS", "Demo", "DemoSettings", "run_demo", "step_count"]
 METHODS = ("nearest", "reloc", "optimised")
 _LEARNING = ("ingest", "members", "relations", "regions", "plan", "evaluate")
 _OTHER_STEPS = 3
+_DRIVE_S = 45
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +55,8 @@ class DemoSettings:
     )
     time_limit_s: float = 3.0
     """For a method that searches."""
+    vehicles: int = 60
+    """That drive past simulated servers; 0: none."""
     seed: int = 1
 
 
@@ -66,11 +71,14 @@ class Demo:
     spark_start_s: float
     stages: Sequence[StageRecord]
     runs: Sequence[MethodRun]
+    drive: Drive | None = None
+    """Vehicles, their hand-overs and alerts."""
 
 
 def step_count(settings: DemoSettings) -> int:
     """Return how often `run_demo` begins a step."""
-    return _OTHER_STEPS + len(_LEARNING) + STEPS_OF_A_SITE * len(settings.methods)
+    steps = _OTHER_STEPS + len(_LEARNING) + STEPS_OF_A_SITE * len(settings.methods)
+    return steps + (settings.vehicles > 0)
 
 
 def run_demo(settings: DemoSettings, folder: Path, teller: DemoTeller) -> Demo:
@@ -104,7 +112,16 @@ def run_demo(settings: DemoSettings, folder: Path, teller: DemoTeller) -> Demo:
         run_plan(plan, folder, settings.live, teller) for plan in _plans(settings, learned, folder)
     ]
     facts = compare_with_truth(city, learned.scenario)
-    return Demo(city, learned.scenario, log_rows, facts, spark_start_s, learned.stages, runs)
+    drive = _drive(settings, teller) if settings.vehicles else None
+    return Demo(city, learned.scenario, log_rows, facts, spark_start_s, learned.stages, runs, drive)
+
+
+def _drive(settings: DemoSettings, teller: DemoTeller) -> Drive:
+    """Let vehicles drive, a few and a short while: `nearcast demo vehicles` shows many."""
+    teller.begin("vehicles drive past simulated servers")
+    params = SyntheticParams(settings.vehicles, blocks=10, seconds=_DRIVE_S, seed=settings.seed)
+    drive = DriveSettings(edges=9, seconds=_DRIVE_S, seed=settings.seed)
+    return drive_simulated(SyntheticMover(params), drive, teller.count)
 
 
 def _request(settings: DemoSettings, method: str) -> PlanRequest:

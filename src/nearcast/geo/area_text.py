@@ -18,7 +18,14 @@ from nearcast.geo.projection import LARGEST_REACH_KM, LocalProjection
 from nearcast.geo.shapes import Circle, Difference, Rectangle, Union
 from nearcast.geo.wkt import geometry_of_wkt
 
-__all__ = ["LARGEST_LATITUDE", "MOST_TEXT_BYTES", "read_area", "read_shape"]
+__all__ = [
+    "LARGEST_LATITUDE",
+    "MOST_TEXT_BYTES",
+    "area_in_km",
+    "place_in_km",
+    "read_area",
+    "read_shape",
+]
 
 MOST_TEXT_BYTES = 32_768
 LARGEST_LATITUDE = 85.0
@@ -29,7 +36,8 @@ _PROPERTIES = (
     *("velocity_kmps", "nearest", "valid_from_s", "valid_until_s", "without"),
 )
 
-Points = list[tuple[float, float]]
+Place = tuple[float, float]
+Points = list[Place]
 
 
 def read_area(text: str, projection: LocalProjection | None = None) -> AreaOfInterest:
@@ -78,6 +86,63 @@ def read_shape(text: str, projection: LocalProjection | None = None) -> Shape:
     return read_area(text, projection).shape
 
 
+def area_in_km(text: str, projection: LocalProjection) -> str:
+    """Return an area that is given in WGS84 degrees as GeoJSON in kilometres.
+
+    Raises
+    ------
+    AreaError
+        When a point cannot be on the plane; other mistakes are left to who reads the area.
+    """
+    return json.dumps(_in_km(_document(text), projection), separators=(",", ":"))
+
+
+def place_in_km(longitude: float, latitude: float, projection: LocalProjection) -> Place:
+    """Return (x_km, y_km) of a place in WGS84 degrees; AreaError when it is not on the plane."""
+    (place,) = _places([[longitude, latitude]], projection)
+    return place
+
+
+def _in_km(document: Mapping[str, Any], projection: LocalProjection) -> dict[str, Any]:
+    if document.get("type") != "Feature":
+        return _geometry_in_km(document, projection)
+    properties = dict(_mapping(document.get("properties") or {}, "properties"))
+    if "without" in properties:
+        without = _mapping(properties["without"], "without")
+        properties["without"] = _geometry_in_km(without, projection)
+    geometry = _geometry_in_km(_mapping(document.get("geometry"), "geometry"), projection)
+    return {**document, "geometry": geometry, "properties": properties}
+
+
+def _geometry_in_km(geometry: Mapping[str, Any], projection: LocalProjection) -> dict[str, Any]:
+    if geometry.get("type") == "GeometryCollection":
+        parts = _list(geometry.get("geometries"), "geometries")
+        found = [_part_in_km(_mapping(part, "geometry"), projection) for part in parts]
+        return {**geometry, "geometries": found}
+    return _part_in_km(geometry, projection)
+
+
+def _part_in_km(geometry: Mapping[str, Any], projection: LocalProjection) -> dict[str, Any]:
+    depth = _DEPTHS.get(str(geometry.get("type")))
+    if depth is None or "coordinates" not in geometry:
+        return dict(geometry)
+    return {**geometry, "coordinates": _nested(geometry["coordinates"], depth, projection)}
+
+
+def _nested(value: object, depth: int, projection: LocalProjection) -> list[Any]:
+    if depth == 0:
+        (point,) = _rounded(_places([value], projection))
+        return point
+    if depth == 1:
+        return _rounded(_places(value, projection))
+    return [_nested(one, depth - 1, projection) for one in _list(value, "coordinates")]
+
+
+def _rounded(points: Points) -> list[list[float]]:
+    """To a millimetre: an area has to fit a datagram."""
+    return [[round(x_km, 6), round(y_km, 6)] for x_km, y_km in points]
+
+
 def _document(text: str) -> Mapping[str, Any]:
     if len(text.encode(errors="replace")) > MOST_TEXT_BYTES:
         raise AreaError(
@@ -114,20 +179,22 @@ def _shape(
     return _READERS[kind](coordinates, properties, lambda points: _places(points, projection))
 
 
-Place = Callable[[object], Points]
+Placing = Callable[[object], Points]
+_DEPTHS = {"Point": 0, "LineString": 1, "Polygon": 2, "MultiPolygon": 3}
+"""How deep the coordinates of a geometry lie."""
 
 
-def _circle(coordinates: object, properties: Mapping[str, Any], place: Place) -> Shape:
+def _circle(coordinates: object, properties: Mapping[str, Any], place: Placing) -> Shape:
     (centre,) = place([coordinates])
     return Circle(*centre, _size(properties, "radius_km", "point"))
 
 
-def _corridor(coordinates: object, properties: Mapping[str, Any], place: Place) -> Shape:
+def _corridor(coordinates: object, properties: Mapping[str, Any], place: Placing) -> Shape:
     route = tuple(place(coordinates))
     return Corridor(route, _size(properties, "width_km", "line"))
 
 
-def _polygon(coordinates: object, properties: Mapping[str, Any], place: Place) -> Shape:
+def _polygon(coordinates: object, properties: Mapping[str, Any], place: Placing) -> Shape:
     polygon = Polygon.around(*(place(ring) for ring in _list(coordinates, "coordinates")))
     corners = set(polygon.corners)
     west, south, east, north = polygon.bounds
@@ -137,12 +204,12 @@ def _polygon(coordinates: object, properties: Mapping[str, Any], place: Place) -
     return polygon
 
 
-def _multipolygon(coordinates: object, properties: Mapping[str, Any], place: Place) -> Shape:
+def _multipolygon(coordinates: object, properties: Mapping[str, Any], place: Placing) -> Shape:
     parts = _list(coordinates, "coordinates")
     return Union(tuple(_polygon(part, properties, place) for part in parts))
 
 
-_READERS: dict[str, Callable[[object, Mapping[str, Any], Place], Shape]] = {
+_READERS: dict[str, Callable[[object, Mapping[str, Any], Placing], Shape]] = {
     "Point": _circle,
     "LineString": _corridor,
     "Polygon": _polygon,

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from matplotlib.animation import PillowWriter
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Circle
 from matplotlib.patches import Polygon as Outline
+from PIL import Image
 
 from nearcast.geo.bounds import Bounds
 from nearcast.geo.coverage import Coverage
@@ -82,15 +84,23 @@ def write_film(
     """Write a film of scenes, as an animated GIF."""
     figure = new_figure(6, 6.3)
     figure.set_layout_engine("none")  # the same for all pictures, and many times quicker
+    figure.set_dpi(_FILM_DPI)
     axes = figure.add_axes((0.1, 0.09, 0.87, 0.85))
-    writer = PillowWriter(fps=_FRAMES_PER_S)
-    with writer.saving(figure, str(file), _FILM_DPI):
-        for scene in scenes:
-            axes.clear()
-            _ground(axes, field, servers)
-            _paint(axes, scene)
-            axes.set_title(f"{scene.second // 60}:{scene.second % 60:02d}")
-            writer.grab_frame()
+    _ground(axes, field, servers)
+    canvas: Any = FigureCanvasAgg(figure)  # its blitting has no types
+    canvas.draw()
+    ground = canvas.copy_from_bbox(figure.bbox)
+    pictures = []
+    for scene in scenes:
+        canvas.restore_region(ground)
+        clock = f"{scene.second // 60}:{scene.second % 60:02d}"
+        painted = [*_paint(axes, scene), figure.text(0.1, 0.955, clock, weight="bold")]
+        for artist in painted:
+            figure.draw_artist(artist)
+            artist.remove()
+        pictures.append(Image.fromarray(np.asarray(canvas.buffer_rgba())[:, :, :3]).quantize(64))
+    first, *others = pictures
+    first.save(file, save_all=True, append_images=others, duration=1000 // _FRAMES_PER_S, loop=0)
 
 
 def _ground(axes: Axes, field: Bounds, servers: Mapping[str, tuple[float, float]]) -> None:
@@ -111,12 +121,20 @@ def _ground(axes: Axes, field: Bounds, servers: Mapping[str, tuple[float, float]
     axes.set_ylabel("km")
 
 
-def _paint(axes: Axes, scene: Scene) -> None:
+def _paint(axes: Axes, scene: Scene) -> list[Artist]:
+    """Draw what moves; return it, the lowest first."""
+    artists: list[Artist] = []
+    circles = [((one.x_km, one.y_km), one.radius_km, _colour(one)) for one in scene.alerts]
+    for centre, radius_km, colour in circles:
+        within = Circle(centre, radius_km, color=colour, alpha=0.25, linewidth=0, zorder=1)
+        artists.append(axes.add_patch(within))
     colours = [_COLOURS[home * 3 % len(_COLOURS)] for home in scene.homes]
-    axes.scatter(scene.x_km, scene.y_km, s=9, c=colours, linewidths=0, zorder=2)
-    for one in scene.alerts:
-        colour = _ALERT_COLOURS.get(one.kind, "black")
-        circle = Circle((one.x_km, one.y_km), one.radius_km, color=colour, alpha=0.25, zorder=1)
-        axes.add_patch(circle)
-        edge = Circle((one.x_km, one.y_km), one.radius_km, fill=False, color=colour, zorder=5)
-        axes.add_patch(edge)
+    artists.append(axes.scatter(scene.x_km, scene.y_km, s=9, c=colours, linewidths=0, zorder=2))
+    for centre, radius_km, colour in circles:
+        edge = Circle(centre, radius_km, fill=False, color=colour, zorder=5)
+        artists.append(axes.add_patch(edge))
+    return artists
+
+
+def _colour(alert: AlertMark) -> str:
+    return _ALERT_COLOURS.get(alert.kind, "black")

@@ -71,6 +71,8 @@ class ClientsConfig(_Section, frozen=True):
 
     port: Port
     host: Text = "127.0.0.1"
+    advertise: bool = False
+    """Whether the local network is told by multicast that the server is here."""
 
 
 class ManagerEntry(_Section, frozen=True):

@@ -13,6 +13,8 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+import msgspec
+
 from nearcast.errors import ConfigError, OutputError, TrustError
 from nearcast.links.daemon_thread import in_daemon_thread
 from nearcast.links.mesh import MeshLink
@@ -54,6 +56,7 @@ from nearcast.server.site_orders import ServerOrder
 from nearcast.trust.credentials import LONGEST_DAYS, next_serial, read_body
 from nearcast.trust.revocations import Revocation, RevocationList
 from nearcast.trust.signed import Kind, SigningKey
+from nearcast.trust.site_plane import SitePlane, issue_plane
 from nearcast.wire.init_gate import TokenBuckets
 
 __all__ = ["LiveManager", "run_manager"]
@@ -140,6 +143,10 @@ class LiveManager:
         self._peer_trust = PeerTrust(trust, config.id, mesh, clock)
         self.credential = read_credential(config.credential_file)
         signer = SigningKey(read_key_file(config.signing_key_file))
+        plane = store.fact("plane")
+        self.plane = (
+            issue_plane(signer, msgspec.json.decode(plane, type=SitePlane)) if plane else b""
+        )
         self._enroller = Enroller(store.clients, signer, config.enrolment.rules())
         per_s = config.enrolment.clients_per_s
         self._enrolments = TokenBuckets(per_s, 10 * per_s, 1)

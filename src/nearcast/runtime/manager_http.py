@@ -71,6 +71,8 @@ class ManagerService(Protocol):
 
     credential: bytes
     """The manager's own, signed: it signs those of clients."""
+    plane: bytes
+    """Where on the earth the site lies, signed; empty: that is not known."""
     refused_requests: Counter[str]
     """Enrolments and requests of operators that were not granted, by reason."""
 
@@ -299,6 +301,7 @@ def _about(service: ManagerService, clients: Sequence[EnrolledClient]) -> dict[s
     servers = {name: service.server(name) for home in ways for name in (home, *ways[home])}
     return {
         "manager": service.credential.hex(),
+        **({"plane": service.plane.hex()} if service.plane else {}),
         "servers": {
             name: {"host": one.host, "port": one.port, "credential": one.credential.hex()}
             for name, one in servers.items()

@@ -10,6 +10,8 @@ from typing import Any
 
 import msgspec
 
+from nearcast.domain.columns import Place
+from nearcast.domain.json_files import read_json_object
 from nearcast.domain.output_folder import PLAN_FILE, SCENARIO_FILE
 from nearcast.errors import AreaError, ConfigError, PlanError, TrustError
 from nearcast.runtime.config import ManagerConfig, SiteConfig
@@ -23,6 +25,7 @@ from nearcast.server.roaming import coverage_of
 from nearcast.server.site_orders import ServerOrder
 from nearcast.trust.credentials import ServerCredential, read_body
 from nearcast.trust.signed import read_signed
+from nearcast.trust.site_plane import plane_of_extra
 
 __all__ = [
     "open_site",
@@ -56,6 +59,7 @@ async def open_site(config: ManagerConfig, store: ManagerStore, now: float) -> M
     settings = _digest((site.cloud, orders, site.roaming, site.coverage))
     processors = _digest(config.site.processors)
     if state is None or source not in (None, store.fact("source")):
+        plane = _plane_of(config.site)
         plan = await prepare_plan(
             config.site,
             config.site.plan,
@@ -67,6 +71,7 @@ async def open_site(config: ManagerConfig, store: ManagerStore, now: float) -> M
         state = with_plan(state, plan.servers, plan.topics, plan.version)
         state = _with_configured_processors(state, config, store)
         facts = {"source": source or "", "settings": settings, "scenario": plan.scenario}
+        facts["plane"] = plane
         store.adopt(state, plan.stored, **facts, configured_processors=processors)
         _log.info("plan_adopted", extra={"fields": {"version": state.versions[-1].version}})
     elif (settings, processors) != (store.fact("settings"), store.fact("configured_processors")):
@@ -175,6 +180,16 @@ def _with_configured_processors(
     rules = config.site.processors
     is_new = _digest(rules) != store.fact("configured_processors")
     return replace(state, processors=rules) if is_new else state
+
+
+def _plane_of(site: SiteConfig) -> str:
+    """Return where on the earth the scenario says that it lies, as JSON; empty: it does not say."""
+    file = site.scenario / SCENARIO_FILE
+    try:
+        plane = plane_of_extra(read_json_object(file, Place(str(file))).get("projection"))
+    except TrustError as error:
+        raise ConfigError(f"{file}: {error}") from None
+    return "" if plane is None else msgspec.json.encode(plane).decode()
 
 
 def _digest(settings: Any) -> str:

@@ -11,6 +11,8 @@ import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
+import msgspec
+
 from nearcast.errors import ConfigError
 from nearcast.links.tcp_mesh import TcpMesh
 from nearcast.runtime.config import ManagerConfig, ServerConfig, split_host_port
@@ -25,7 +27,13 @@ _SWITCH_S = 0.001
 """How long the loop waits at most while a thread of the same server computes."""
 
 
-def serve(config_file: Path, role: str | None = None, parent_fd: int | None = None) -> None:
+def serve(
+    config_file: Path,
+    role: str | None = None,
+    parent_fd: int | None = None,
+    *,
+    advertise: bool = False,
+) -> None:
     """Run the server of a configuration until a signal ends it.
 
     Parameters
@@ -34,6 +42,8 @@ def serve(config_file: Path, role: str | None = None, parent_fd: int | None = No
         What the configuration must be for; any when left out.
     parent_fd
         A descriptor that becomes readable when the parent process is gone: end as well.
+    advertise
+        Whether to tell the local network that an edge server is here, whatever its file says.
 
     Raises
     ------
@@ -43,6 +53,9 @@ def serve(config_file: Path, role: str | None = None, parent_fd: int | None = No
     config = load_config(config_file)
     if role is not None and config.role != role:
         raise ConfigError(f"{config_file}: role: is {config.role!r}, not {role!r}")
+    if advertise and isinstance(config, ServerConfig) and config.clients is not None:
+        clients = msgspec.structs.replace(config.clients, advertise=True)
+        config = msgspec.structs.replace(config, clients=clients)
     start_logging(config.id)
 
     async def run(stop: asyncio.Event) -> None:

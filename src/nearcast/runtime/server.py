@@ -21,6 +21,7 @@ from nearcast.errors import (
 from nearcast.links.emulated_mesh import EmulatedMesh
 from nearcast.links.garbage import freeze_gc
 from nearcast.links.mesh import MeshLink
+from nearcast.links.multicast_servers import Advertisement
 from nearcast.links.sorted_port import SortedPort
 from nearcast.links.steady_clock import SteadyClock
 from nearcast.runtime.config import ServerConfig
@@ -36,7 +37,7 @@ from nearcast.runtime.server_report import ServerReport
 from nearcast.runtime.settings_of_config import event_log_settings, settings_of, spooled_rows
 from nearcast.runtime.spool_process import SpoolProcessSettings
 from nearcast.runtime.spool_writer import SpoolWriter
-from nearcast.runtime.trust_files import open_trust
+from nearcast.runtime.trust_files import open_trust, read_credential
 from nearcast.runtime.watchdog import HUNG_FILE, Heartbeat, WatchdogSettings, read_hung
 from nearcast.server.outputs import Outputs, StageDelays
 from nearcast.server.peer_channels import PeerChannels, draw_incarnation
@@ -44,6 +45,7 @@ from nearcast.server.server import Server
 from nearcast.server.server_settings import ClientAccess, EdgeSettings
 from nearcast.server.site_orders import Orders
 from nearcast.spool.recovery import Recovery
+from nearcast.wire.found_server import site_name
 from nearcast.wire.session_index import first_word
 from nearcast.wire.settings import Address
 
@@ -181,6 +183,13 @@ class LiveServer:
         opened.push_async_callback(self.http.close)
         opened.push_async_callback(self._mesh.close)
         await self._mesh.start(self._on_mesh)
+        if config.clients is not None and config.clients.advertise and self._udp is not None:
+            credential = read_credential(config.credential_file)
+            address = (config.clients.host, self._udp.address[1])
+            site = site_name(bytes.fromhex(config.authority))
+            advertisement = Advertisement(config.id, address, credential, site)
+            await advertisement.start()
+            opened.push_async_callback(advertisement.close)
 
     async def stop(self) -> None:
         """Say farewell, write all that waits, and let go of everything."""

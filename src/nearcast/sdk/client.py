@@ -16,6 +16,7 @@ import contextlib
 import os
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Self, TypeVar
@@ -23,6 +24,8 @@ from typing import Self, TypeVar
 from nearcast.content.attributes import Attributes
 from nearcast.links.steady_clock import steady_now
 from nearcast.sdk.credentials import Credentials, load_credentials
+from nearcast.sdk.degrees import Degrees
+from nearcast.sdk.discovery import check_discovery, discover
 from nearcast.sdk.driver import Area, ClientDriver, Event, Payload, encode_payload
 from nearcast.sdk.failures import ClientError, NotAcknowledgedError, NotConnectedError
 from nearcast.sdk.notification_queue import NotificationQueue
@@ -36,6 +39,8 @@ from nearcast.wire.notification import Notification
 __all__ = ["Client"]
 
 T = TypeVar("T")
+_DISCOVERY_S = 3.0
+"""How long servers are looked for."""
 
 
 class Client:
@@ -53,6 +58,12 @@ class Client:
         Of an earlier client: subscriptions go on where they were.
     ordered
         Whether a notification waits a little for those before it that are late.
+    degrees
+        Whether positions, reports and areas are given as longitude and latitude (WGS84) instead
+        of kilometres east and north; the credential file has to know the site's plane.
+    discover
+        Where `async with` looks for servers first: ``dns:DOMAIN`` or ``mdns``, see
+        `nearcast.sdk.discovery`; empty: the credential file knows them.
     """
 
     def __init__(
@@ -63,14 +74,27 @@ class Client:
         notification_limit: int = 10_000,
         cursors: SavedCursors | None = None,
         ordered: bool = True,
+        degrees: bool = False,
+        discover: str = "",
     ) -> None:
-        self._driver = ClientDriver(credentials, os.urandom, cursors, ordered=ordered)
-        self.check_open = self._driver.check_open
-        """Raises NotConnectedError with the reason, when the client has ended."""
-        self._timeout_s = timeout_s
+        self._make_driver = partial(
+            ClientDriver,
+            random_bytes=os.urandom,
+            cursors=cursors,
+            ordered=ordered,
+            degrees=degrees,
+        )
+        self._driver = self._make_driver(credentials)
+        self._timeout_s, self._discover = timeout_s, discover
+        if discover:
+            check_discovery(discover)
         self._notifications = NotificationQueue(notification_limit)
         self._driver.on_notification = self._notifications.put
         self._pump: Pump | None = None
+
+    def check_open(self) -> None:
+        """Raise NotConnectedError with the reason, when the client has ended."""
+        self._driver.check_open()
 
     @classmethod
     def connect(
@@ -80,13 +104,24 @@ class Client:
         timeout_s: float = 10.0,
         cursors: SavedCursors | None = None,
         ordered: bool = True,
+        degrees: bool = False,
+        discover: str = "",
     ) -> Self:
         """Return a client for ``async with``, which connects it and closes it at the end."""
         if not isinstance(credentials, Credentials):
             credentials = load_credentials(credentials)
-        return cls(credentials, timeout_s=timeout_s, cursors=cursors, ordered=ordered)
+        return cls(
+            credentials,
+            timeout_s=timeout_s,
+            cursors=cursors,
+            ordered=ordered,
+            degrees=degrees,
+            discover=discover,
+        )
 
     async def __aenter__(self) -> Self:
+        if self._discover:
+            await self._look_for_servers()
         self.start()
         try:
             await self.wait_connected()
@@ -108,6 +143,16 @@ class Client:
                 raise  # else the first error is the one to tell
 
     # The session
+
+    async def _look_for_servers(self) -> None:
+        before = self._driver
+        limit_s = min(_DISCOVERY_S, self._timeout_s / 2)
+        found = await discover(before.credentials, self._discover, limit_s)
+        if found is not before.credentials:
+            self._driver = self._make_driver(found)
+            self._driver.on_notification = before.on_notification
+            self._driver.on_event = before.on_event
+            before.abandon("servers were looked for")
 
     def start(self) -> None:
         """Begin to connect, in the running loop; once per client."""
@@ -359,12 +404,20 @@ class Client:
         *,
         at_once: bool = False,
     ) -> None:
-        """Say where the client is: with the next regular report, or at once."""
+        """Say where the client is: with the next regular report, or at once.
+
+        With `degrees` the first two are longitude and latitude.
+        """
         self._driver.report(Report(x_km, y_km, direction_deg, speed_mps))
         if at_once:
             self._driver.session.moved(steady_now())
             if self._pump is not None:
                 self._pump.run()
+
+    @property
+    def degrees(self) -> Degrees | None:
+        """From degrees to the site's km and back, if the client counts in degrees."""
+        return self._driver.degrees
 
     def emulate_delays(self, delays_ms: Mapping[str, float]) -> None:
         """Hold datagrams as if the client were elsewhere: see `Credentials.delays_ms`."""

@@ -35,6 +35,8 @@ class PublicationLine(msgspec.Struct, forbid_unknown_fields=True):
     payload_base64: str | None = None
     x_km: float | None = None
     y_km: float | None = None
+    lon: float | None = None
+    lat: float | None = None
     attributes: dict[str, Any] | None = None
     area: str | dict[str, Any] | None = None
     valid_s: float | None = None
@@ -54,20 +56,41 @@ class PublicationLine(msgspec.Struct, forbid_unknown_fields=True):
             return self.payload.encode()
         return msgspec.json.encode(self.payload)
 
-    def position(self) -> tuple[float, float] | None:
-        """Return where it happened."""
-        if (self.x_km is None) != (self.y_km is None):
-            raise ConfigError("needs both x_km and y_km or none of them")
-        return None if self.x_km is None or self.y_km is None else (self.x_km, self.y_km)
+    def position(self, degrees: bool = False) -> tuple[float, float] | None:
+        """Return where it happened, as its client counts."""
+        return _position(self, degrees)
 
 
 class ReportLine(msgspec.Struct, forbid_unknown_fields=True):
     """Where a client is and how it moves."""
 
-    x_km: float
-    y_km: float
+    x_km: float | None = None
+    y_km: float | None = None
     direction_deg: float = 0.0
     speed_mps: float = 0.0
+    lon: float | None = None
+    lat: float | None = None
+
+    def position(self, degrees: bool = False) -> tuple[float, float]:
+        """Return where it is, as the client counts."""
+        place = _position(self, degrees)
+        if place is None:
+            raise ConfigError("needs lon and lat" if degrees else "needs x_km and y_km")
+        return place
+
+
+def _position(line: PublicationLine | ReportLine, degrees: bool) -> tuple[float, float] | None:
+    """Return the position of a line in degrees or in km; ConfigError when it has the other."""
+    own, other = ("lon", "lat"), ("x_km", "y_km")
+    if not degrees:
+        own, other = other, own
+    x, y = (getattr(line, name) for name in own)
+    if any(getattr(line, name) is not None for name in other):
+        counts = "degrees" if degrees else "km, not in degrees"
+        raise ConfigError(f"{' and '.join(other)}: this client counts in {counts}")
+    if (x is None) != (y is None):
+        raise ConfigError(f"needs both {' and '.join(own)} or none of them")
+    return None if x is None else (x, y)
 
 
 def notification_line(notification: Notification) -> dict[str, Any]:

@@ -11,7 +11,8 @@
 
 `credential` is what the site's authority signed, `authority` its public key, `servers` other ways
 into the site, each with what the authority signed about it. The last four are optional. `delays_ms`
-holds one-way delays to emulate, by server. A client that is saved may add `revoked`: pages of the
+holds one-way delays to emulate, by server. `plane`, where the site has one, says where on the earth
+its kilometres lie: {"latitude": 48.1, "longitude": 11.5, "west_km": 0, "south_km": 0}. A client that is saved may add `revoked`: pages of the
 list of servers that no longer count, each with the credential of its signer.
 """
 
@@ -31,6 +32,7 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from nearcast.errors import ConfigError, OutputError, TrustError, WireError
 from nearcast.links.secret_file import write_secret
 from nearcast.trust.revoked_servers import SignedPage
+from nearcast.trust.site_plane import SitePlane
 from nearcast.wire.actions import Home
 from nearcast.wire.framing import check_credential_fits
 from nearcast.wire.noise import KEY_BYTES, public_key
@@ -67,6 +69,8 @@ class Credentials:
     """The authority's Ed25519 public key."""
     servers: tuple[Home, ...] = ()
     """Other ways into the site, for when the home is away; the best first."""
+    plane: SitePlane | None = None
+    """Where on the earth the site's kilometres lie."""
     revoked: tuple[SignedPage, ...] = ()
     """Pages of the list of revoked servers, as the client has heard them."""
 
@@ -130,6 +134,7 @@ class _CredentialsFile(msgspec.Struct, forbid_unknown_fields=True, omit_defaults
     credential: str = ""
     authority: str = ""
     servers: list[_HomeFile] = []
+    plane: SitePlane | None = None
     revoked: list[tuple[str, str]] = []
 
 
@@ -167,6 +172,7 @@ def load_credentials(path: str | Path) -> Credentials:
             credential=_hex("credential", file.credential),
             authority=_key("authority", file.authority) if file.authority else b"",
             servers=tuple(map(_home, file.servers)),
+            plane=file.plane,
             revoked=tuple(
                 (_hex("revoked", page), _hex("revoked", signer)) for page, signer in file.revoked
             ),
@@ -193,6 +199,7 @@ def save_credentials(
         credential=credentials.credential.hex(),
         authority=credentials.authority.hex(),
         servers=[_home_file(one) for one in credentials.servers],
+        plane=credentials.plane,
         revoked=[(page.hex(), signer.hex()) for page, signer in credentials.revoked],
     )
     content = msgspec.json.format(msgspec.json.encode(file), indent=2) + b"\n"

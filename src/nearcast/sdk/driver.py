@@ -14,9 +14,12 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any
 
+from msgspec import structs
+
 from nearcast.content.attributes import Attributes
 from nearcast.errors import WireError
 from nearcast.sdk.credentials import Credentials
+from nearcast.sdk.degrees import Degrees
 from nearcast.sdk.failures import (
     NotAcknowledgedError,
     NotConnectedError,
@@ -60,7 +63,7 @@ _log = logging.getLogger(__name__)
 
 Payload = bytes | str | Mapping[str, Any]
 Area = str | Mapping[str, Any]
-"""GeoJSON, as text or as a dict, or well-known text; in km."""
+"""GeoJSON, as text or as a dict, or well-known text; in km, or as the client counts."""
 _NUMBER_BYTES = 4
 
 
@@ -118,8 +121,11 @@ class ClientDriver:
         cursors: SavedCursors | None = None,
         *,
         ordered: bool = True,
+        degrees: bool = False,
     ) -> None:
         self.credentials = credentials
+        self.degrees = Degrees(credentials.plane) if degrees else None
+        """Reads places and areas that are in degrees; None: they are in km."""
         self._settings = credentials.settings()
         if not ordered:
             self._settings = replace(self._settings, order_wait_s=0.0)
@@ -154,7 +160,7 @@ class ClientDriver:
         self._end_reason = ""
         end_in_children(self)
         if credentials.x_km is not None and credentials.y_km is not None:
-            self.report(Report(credentials.x_km, credentials.y_km))
+            self.session.report(Report(credentials.x_km, credentials.y_km))
 
     @property
     def is_full(self) -> bool:
@@ -195,13 +201,13 @@ class ClientDriver:
         envelope = b""
         if attributes or area or valid_s is not None or message_class:
             until_us = 0 if valid_s is None else int((now + valid_s) * 1e6)
-            envelope = make_envelope(attributes, area_text(area), until_us, message_class)
+            envelope = make_envelope(attributes, self._area(area), until_us, message_class)
         sequence = self.session.publish(
             topic,
             payload,
             now,
             durable=durable,
-            position=position,
+            position=None if position is None else self._place_km(*position),
             envelope=envelope,
             urgent=is_marked(message_class),
         )
@@ -228,7 +234,7 @@ class ClientDriver:
             point = {"type": "Point", "coordinates": [0, 0]}
             around = {"type": "Feature", "geometry": point, "properties": {"radius_km": within_km}}
             return self._request(topic, True, Terms(where, area_text(around), follows=True))
-        return self._request(topic, True, Terms(where, area_text(area)))
+        return self._request(topic, True, Terms(where, self._area(area)))
 
     def unsubscribe(self, topic: str) -> Outcome[None]:
         """Ask for no more notifications of a topic."""
@@ -252,8 +258,16 @@ class ClientDriver:
         return self._requests.setdefault((topic, subscribed), Outcome())
 
     def report(self, report: Report) -> None:
-        """Set what the next reports say."""
-        self.session.report(report)
+        """Set what the next reports say; the place as the client counts."""
+        x_km, y_km = self._place_km(report.x_km, report.y_km)
+        self.session.report(structs.replace(report, x_km=x_km, y_km=y_km))
+
+    def _place_km(self, x: float, y: float) -> tuple[float, float]:
+        return (x, y) if self.degrees is None else self.degrees.place_km(x, y)
+
+    def _area(self, area: Area | None) -> str:
+        text = area_text(area)
+        return self.degrees.area_km(text) if text and self.degrees is not None else text
 
     def echo(self, payload: bytes, now: float) -> Outcome[float]:
         """Send an echo once; the value is the round trip in seconds. A lost one never ends."""

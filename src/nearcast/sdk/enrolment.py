@@ -18,6 +18,7 @@ from nearcast.links.http_client import HttpRefusedError, ask
 from nearcast.sdk.credentials import Credentials, new_private_key
 from nearcast.sdk.failures import NotConnectedError, RequestRefusedError
 from nearcast.trust.rights import Rights
+from nearcast.trust.site_plane import read_plane
 from nearcast.trust.site_trust import SiteTrust
 from nearcast.wire.actions import Home
 from nearcast.wire.noise import public_key
@@ -42,6 +43,8 @@ class _Answer(msgspec.Struct):
     manager: str
     servers: dict[str, _Server]
     clients: list[_Client]
+    plane: str = ""
+    """Signed; empty: the site does not know where on the earth it is."""
 
 
 def enrol(
@@ -115,6 +118,7 @@ def read_answer(
         answer = msgspec.convert(found, _Answer)
         trust.add_signer(bytes.fromhex(answer.manager), now_s)
         homes = {name: _home(trust, name, one, now_s) for name, one in answer.servers.items()}
+        plane = read_plane(trust, bytes.fromhex(answer.plane)) if answer.plane else None
         credentials = {}
         for one in answer.clients:
             key, document = private_keys[one.client], bytes.fromhex(one.credential)
@@ -127,6 +131,7 @@ def read_answer(
                 credential=document,
                 authority=authority,
                 servers=tuple(homes[name] for name in one.ways),
+                plane=plane,
             )
     except TrustError:
         raise

@@ -76,6 +76,8 @@ class SyncClient:
         notification_limit: int = 10_000,
         cursors: SavedCursors | None = None,
         ordered: bool = True,
+        degrees: bool = False,
+        discover: str = "",
     ) -> None:
         self.inner = Client(
             credentials,
@@ -83,6 +85,8 @@ class SyncClient:
             notification_limit=notification_limit,
             cursors=cursors,
             ordered=ordered,
+            degrees=degrees,
+            discover=discover,
         )
         """The client in the thread, for coroutines that `run` runs there."""
         self._loop = _new_loop()
@@ -104,11 +108,20 @@ class SyncClient:
         timeout_s: float = 10.0,
         cursors: SavedCursors | None = None,
         ordered: bool = True,
+        degrees: bool = False,
+        discover: str = "",
     ) -> Self:
         """Return a connected client; use it in a ``with`` block or close it."""
         if not isinstance(credentials, Credentials):
             credentials = load_credentials(credentials)
-        return cls(credentials, timeout_s=timeout_s, cursors=cursors, ordered=ordered)
+        return cls(
+            credentials,
+            timeout_s=timeout_s,
+            cursors=cursors,
+            ordered=ordered,
+            degrees=degrees,
+            discover=discover,
+        )
 
     def __enter__(self) -> Self:
         return self

@@ -150,7 +150,7 @@ class ClientEndpoint:
                 line.topic or "",
                 line.data(),
                 durable=line.durable is not False,
-                position=line.position(),
+                position=line.position(self._client.degrees is not None),
                 attributes=line.attributes,
                 area=line.area,
                 valid_s=line.valid_s,
@@ -171,7 +171,8 @@ class ClientEndpoint:
 
     async def _report(self, body: bytes) -> AsyncGenerator[dict[str, Any], None]:
         said = msgspec.json.decode(body, type=ReportLine)
-        self._client.report(*msgspec.structs.astuple(said), at_once=True)
+        place = said.position(self._client.degrees is not None)
+        self._client.report(*place, said.direction_deg, said.speed_mps, at_once=True)
         yield {"reported": True}
 
     async def _subscribe(self, topic: str) -> AsyncGenerator[dict[str, Any], None]:

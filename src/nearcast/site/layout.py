@@ -56,6 +56,7 @@ from nearcast.runtime.config import (
 from nearcast.runtime.config_files import write_config
 from nearcast.server.processor_rules import ProcessorRule
 from nearcast.site.authority import Authority
+from nearcast.site.deployment import Deployment
 from nearcast.trust.credentials import Role
 from nearcast.wire.settings import WireSettings
 
@@ -89,6 +90,8 @@ class SiteSettings:
     processors: ProcessorsConfig = field(default_factory=ProcessorsConfig)
     kafka: KafkaSettings | None = None
     """Where the event log goes besides."""
+    deployment: Deployment | None = None
+    """Where the servers stand in a mobile network; None: only the scenario's distances count."""
 
 
 class SiteServerPlace(msgspec.Struct, frozen=True):
@@ -110,6 +113,7 @@ class SiteFolder(msgspec.Struct, frozen=True):
     delay_factor: float
     servers: tuple[SiteServerPlace, ...]
     """The manager first, then the cloud server, then the edge servers."""
+    deployment: Deployment | None = None
 
     def config_file(self, server: str) -> Path:
         """Return the configuration of a server."""
@@ -197,6 +201,7 @@ def lay_out_site(
         folder.absolute(),
         options.delay_factor,
         _places(edges, options.cloud),
+        options.deployment,
     )
     now_s = time.time()
     for place in site.servers:
@@ -230,7 +235,11 @@ def _places(edges: Sequence[str], cloud: str) -> tuple[SiteServerPlace, ...]:
 def _write_configs(
     site: SiteFolder, authority: Authority, scenario: Scenario, options: SiteSettings
 ) -> None:
-    network = network_of(scenario)
+    network, deployment = network_of(scenario), options.deployment
+    between_ms = None if deployment is None else deployment.between_servers_ms
+    cloud_ms = network.cloud_ms
+    if deployment is not None and deployment.cloud_ms is not None:
+        cloud_ms = deployment.cloud_ms
     # whoever lays out a site on his own machine chooses the code that runs on it
     ordered = (rule.processor for rule in options.processor_rules)
     allowed = tuple(dict.fromkeys((*options.processors.allowed, *ordered)))
@@ -280,11 +289,14 @@ def _write_configs(
     for index, place in enumerate(site.servers[1:], start=1):
         is_edge = place.role == "edge"
         own = index - 2
-        delays_ms = {} if is_edge else {one.server: network.cloud_ms for one in edges}
+        delays_ms = {} if is_edge else {one.server: cloud_ms for one in edges}
         if is_edge:
-            row = network.server_server_ms[own]
-            delays_ms = {one.server: float(row[at]) for at, one in enumerate(edges) if at != own}
-            delays_ms[options.cloud] = network.cloud_ms
+            row = [
+                float(one) if between_ms is None else between_ms
+                for one in network.server_server_ms[own]
+            ]
+            delays_ms = {one.server: row[at] for at, one in enumerate(edges) if at != own}
+            delays_ms[options.cloud] = cloud_ms
         write_config(
             site.config_file(place.server),
             ServerConfig(

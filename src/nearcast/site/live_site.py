@@ -130,12 +130,11 @@ class LiveSite:
         edges = [one for one in self.site.servers if one.role == "edge"]
         names = [f"127.0.0.1:{one.port}" for one in edges]
         matrix = network_of(scenario or self.scenario).leg_matrix_ms(np.array(rows, dtype=np.int32))
-        for legs_ms in matrix:
-            yield (
-                {name: factor * float(ms) for name, ms in zip(names, legs_ms, strict=True)}
-                if factor
-                else {}
-            )
+        for row in matrix:
+            legs_ms = {name: float(ms) for name, ms in zip(names, row, strict=True)}
+            if self.site.deployment is not None:
+                legs_ms = self.site.deployment.client_delays_ms(legs_ms)
+            yield {name: factor * ms for name, ms in legs_ms.items()} if factor else {}
 
 
 @contextmanager

@@ -31,6 +31,7 @@ from nearcast.server.signed_orders import sign_orders
 from nearcast.server.site_orders import Orders, ServerOrder
 from nearcast.site.standalone_folder import StandaloneFolder, StandalonePlace
 from nearcast.trust.revocations import issue_revoked_servers
+from nearcast.trust.site_plane import SitePlane
 from nearcast.wire.settings import WireSettings
 
 __all__ = ["StandaloneSettings", "serve_standalone"]
@@ -57,6 +58,10 @@ class StandaloneSettings:
     """Its id."""
     kafka: KafkaSettings | None = None
     """Where the event log goes besides; None: nowhere."""
+    plane: SitePlane | None = None
+    """Where on the earth its kilometres lie."""
+    advertise: bool = False
+    """Whether the local network is told that it is here."""
 
 
 def serve_standalone(
@@ -198,6 +203,7 @@ def _wanted_place(folder: StandaloneFolder, options: StandaloneSettings) -> Stan
         public_host,
         before.port if options.port is None else options.port,
         before.http_port if options.http_port is None else options.http_port,
+        before.plane if options.plane is None else options.plane,
     )
 
 
@@ -215,7 +221,7 @@ def _config(
         key_file=authority.server_key_file(place.server),
         authority=authority.public_key.hex(),
         credential_file=authority.credential_file(place.server),
-        clients=ClientsConfig(place.port, place.host),
+        clients=ClientsConfig(place.port, place.host, options.advertise),
         http=HttpConfig(place.http_port),
         kafka=options.kafka,
         wire=wire,

@@ -32,6 +32,7 @@ from nearcast.server.processor_rules import ProcessorRule, check_rules
 from nearcast.site.authority import Authority
 from nearcast.trust.credentials import CLIENT_DAYS
 from nearcast.trust.rights import EVERYTHING, Rights
+from nearcast.trust.site_plane import SitePlane
 from nearcast.wire.actions import Home
 
 __all__ = ["DEFAULT_HTTP_PORT", "DEFAULT_PORT", "LocalFlows", "StandaloneFolder", "StandalonePlace"]
@@ -62,6 +63,8 @@ class StandalonePlace(msgspec.Struct, frozen=True):
     port: int = DEFAULT_PORT
     """UDP, for clients."""
     http_port: int = DEFAULT_HTTP_PORT
+    plane: SitePlane | None = None
+    """Where on the earth its kilometres lie, which clients are told when they are enrolled."""
 
     @property
     def url(self) -> str:
@@ -200,7 +203,10 @@ class StandaloneFolder:
                 self._write(self._place_file, msgspec.json.encode(StandalonePlace(key.hex())))
             place = self.place()
             home = Home((place.public_host, place.port), key)
-            made = [Credentials(name, new_private_key(), home, x_km, y_km) for name in names]
+            made = [
+                Credentials(name, new_private_key(), home, x_km, y_km, plane=place.plane)
+                for name in names
+            ]
             authority = self.authority()
             keys = {one.client: one.public_key for one in made}
             documents = authority.clients(keys, rights, days, time.time())

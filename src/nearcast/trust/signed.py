@@ -30,6 +30,7 @@ class Kind:
     REVOCATIONS = "revocations"
     REVOKED_SERVERS = "revoked servers"
     ORDERS = "orders"
+    PLANE = "plane"
 
 
 class SignedDocument(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):

@@ -24,6 +24,7 @@ _CACHED = 10_000
 """Documents whose signature was found right, so that clients that come back cost no check."""
 _SIGNS: dict[str, Signs] = {
     Kind.CLIENT: "clients",
+    Kind.PLANE: "clients",
     Kind.ORDERS: "orders",
     Kind.REVOCATIONS: "revocations",
     Kind.REVOKED_SERVERS: "revocations",

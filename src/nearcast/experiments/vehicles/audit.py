@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from math import hypot
 from typing import Any
@@ -11,10 +11,9 @@ from typing import Any
 from nearcast.experiments.percentiles import percentile
 from nearcast.experiments.vehicles.incidents import DEADLINES_MS, MESSAGE_CLASSES
 
-__all__ = ["AlertRecord", "Audit"]
+__all__ = ["AlertRecord", "Audit", "OnAlert"]
 
-_LATER_MS = 1_000.0
-"""What comes later is told again: places are those of then."""
+_SHOWN_CASES = 10
 
 
 @dataclass(slots=True)
@@ -32,6 +31,15 @@ class AlertRecord:
     delays_ms: list[float] = field(default_factory=list)
     entered: set[str] = field(default_factory=set)
     """Vehicles that came into the area while it was valid, and heard it at their next home."""
+    outside: list[dict[str, Any]] = field(default_factory=list)
+    """Each delivery to a vehicle that was not in the area then, with where it was."""
+
+    def has_inside(self, x_km: float, y_km: float) -> bool:
+        """Tell whether a place is in the alert's area."""
+        return hypot(x_km - self.x_km, y_km - self.y_km) <= self.radius_km
+
+
+OnAlert = Callable[[AlertRecord, Mapping[str, tuple[float, float]]], object]
 
 
 class Audit:
@@ -39,6 +47,8 @@ class Audit:
 
     def __init__(self) -> None:
         self.alerts: dict[tuple[str, int, int, str], AlertRecord] = {}
+        self.on_alert: OnAlert = lambda alert, places: None
+        """Is told of each alert when the first vehicle hears it, with where all vehicles are."""
 
     def note(
         self,
@@ -49,24 +59,40 @@ class Audit:
         second: int,
         places: Mapping[str, tuple[float, float]],
     ) -> None:
-        """Take a notification that a vehicle got."""
+        """Take a notification that a vehicle got.
+
+        Parameters
+        ----------
+        places
+            Where vehicles had last reported to be when it got it.
+        """
         found = self.alerts.get(key)
         if found is None:
             x_km, y_km = alert["position"]
             radius_km = float(alert["radius_km"])
-            inside = frozenset(
-                name for name, (x, y) in places.items() if hypot(x - x_km, y - y_km) <= radius_km
-            )
-            found = self.alerts[key] = AlertRecord(
-                str(alert["alert"]), x_km, y_km, radius_km, second, inside
-            )
+            found = AlertRecord(str(alert["alert"]), x_km, y_km, radius_km, second, frozenset())
+            inside = (name for name, place in places.items() if found.has_inside(*place))
+            found.expected = frozenset(inside)
+            self.alerts[key] = found
+            self.on_alert(found, places)
         found.heard[vehicle] += 1
         if vehicle in found.expected:
             found.delays_ms.append(delay_ms)
-        elif delay_ms > _LATER_MS and vehicle in places:
-            x, y = places[vehicle]
-            if hypot(x - found.x_km, y - found.y_km) <= found.radius_km:
-                found.entered.add(vehicle)
+            return
+        place = places.get(vehicle)
+        if place is not None and found.has_inside(*place):
+            found.entered.add(vehicle)
+        else:
+            found.outside.append(
+                {
+                    "alert": found.kind,
+                    "second": found.second,
+                    "vehicle": vehicle,
+                    "place": place,
+                    "area": (found.x_km, found.y_km, found.radius_km),
+                    "delay_ms": delay_ms,
+                }
+            )
 
     def summary(self) -> dict[str, Any]:
         """Return the counts; false and missed are (alert, vehicle) pairs."""
@@ -79,7 +105,8 @@ class Audit:
             "expected": sum(len(one.expected) for one in alerts),
             "delivered": sum(len(one.heard.keys() & one.expected) for one in alerts),
             "entered": sum(len(one.entered) for one in alerts),
-            "false": sum(len(one.heard.keys() - one.expected - one.entered) for one in alerts),
+            "false": sum(len(one.outside) for one in alerts),
+            "false_cases": [case for one in alerts for case in one.outside][:_SHOWN_CASES],
             "missed": sum(len(one.expected - one.heard.keys()) for one in alerts),
             "doubled": sum(count - 1 for one in alerts for count in one.heard.values()),
             "in_deadline": {

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from math import ceil, sqrt
+from typing import Any
 
 import numpy as np
 
@@ -56,10 +57,18 @@ class Fleet:
     ----------
     report_s
         How often each vehicle says where it is.
+    kinds
+        What the event broker is configured with.
     """
 
     def __init__(
-        self, field: Bounds, names: Iterable[str], edges: int, report_s: int, seed: int
+        self,
+        field: Bounds,
+        names: Iterable[str],
+        edges: int,
+        report_s: int,
+        seed: int,
+        kinds: Mapping[str, Mapping[str, Any]] = KINDS,
     ) -> None:
         self.edges, self._report_s = edge_places(field, edges), report_s
         servers = frozenset(self.edges)
@@ -73,7 +82,7 @@ class Fleet:
         for name in self.edges:
             self.site.add_server(name)
         first, second = next(iter(self.edges)), list(self.edges)[len(self.edges) // 2]
-        options = {"field_km": list(field.grown(0.1)), "kinds": KINDS, "congestion": False}
+        options = {"field_km": list(field.grown(0.1)), "kinds": kinds, "congestion": False}
         topics = (
             TopicOrder(_ROAD, 10_000, (second,), "events", options, version=1),
             TopicOrder(_NEWS, 1_000, (first,), version=1),

@@ -10,7 +10,15 @@ import numpy as np
 
 from nearcast.mobility.moment import Moment
 
-__all__ = ["DEADLINES_MS", "KINDS", "MESSAGE_CLASSES", "SENSED_KM", "Incident", "draw_incident"]
+__all__ = [
+    "DEADLINES_MS",
+    "KINDS",
+    "MESSAGE_CLASSES",
+    "SENSED_KM",
+    "Collision",
+    "Incident",
+    "draw_incident",
+]
 
 SENSED_KM = 0.4
 """How far a vehicle senses what happens."""
@@ -37,6 +45,7 @@ MESSAGE_CLASSES: Mapping[str, str] = {
 }
 _EVERY_S = 5
 _FIRST_S = 5
+_ALONE_S = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +63,24 @@ class Incident:
         order = np.argsort(away_km, kind="stable")
         near = [int(row) for row in order if away_km[row] <= SENSED_KM]
         return near[:1] if self.kind in ("emergency", "lane_change") else near
+
+
+@dataclass(frozen=True, slots=True)
+class Collision:
+    """One collision at a place that is known beforehand, and how far around it all are told."""
+
+    x_km: float
+    y_km: float
+    radius_km: float
+
+    def kinds(self) -> Mapping[str, Mapping[str, Any]]:
+        """Return what the event broker is configured with."""
+        return {**KINDS, "collision": {**KINDS["collision"], "least_radius_km": self.radius_km}}
+
+    def at(self, moment: Moment) -> Incident | None:
+        """Return it in the second in which it happens."""
+        second = round(moment.time_s)
+        return Incident(second, "collision", self.x_km, self.y_km) if second == _ALONE_S else None
 
 
 def draw_incident(moment: Moment, rng: np.random.Generator) -> Incident | None:

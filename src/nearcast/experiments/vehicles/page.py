@@ -38,8 +38,10 @@ def write_vehicle_page(drive: Drive, how: str, command: str, folder: Path) -> Pa
     return page
 
 
-def vehicle_sections(drive: Drive, folder: Path, command: str) -> list[Section]:
-    """Return the sections of the page; the film goes into the folder too."""
+def vehicle_sections(
+    drive: Drive, folder: Path, command: str, title: str = "The city", text: str = ""
+) -> list[Section]:
+    """Return the sections of the page; picture and film go into the folder too."""
     scenes = [_scene(drive, frame) for frame in drive.frames]
     busiest = max(scenes, key=lambda one: (len(one.alerts), one.second))
     note = (
@@ -52,7 +54,8 @@ def vehicle_sections(drive: Drive, folder: Path, command: str) -> list[Section]:
     write_film(film, drive.field, drive.edges, scenes)
     return [
         Section(
-            "The city",
+            title,
+            text,
             pictures=[
                 Picture(figure, "a map of vehicles, each in the colour of its home"),
                 Film(film.read_bytes(), "the same as a film: vehicles drive, homes change"),
@@ -88,9 +91,7 @@ def _alert_rows(drive: Drive) -> Sequence[dict[str, Cell]]:
                 "alerts": len(some),
                 "vehicles in their areas": sum(len(one.expected) for one in some),
                 "told": sum(len(one.heard.keys() & one.expected) for one in some),
-                "told though outside": sum(
-                    len(one.heard.keys() - one.expected - one.entered) for one in some
-                ),
+                "told though outside": sum(len(one.outside) for one in some),
                 "came later and were told": sum(len(one.entered) for one in some),
             }
         )

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from nearcast.errors import ConfigError
-from nearcast.experiments.vehicles.audit import AlertRecord
+from nearcast.experiments.vehicles.audit import AlertRecord, OnAlert
 from nearcast.experiments.vehicles.driving import Fleet
-from nearcast.experiments.vehicles.incidents import Incident, draw_incident
+from nearcast.experiments.vehicles.incidents import KINDS, Collision, Incident, draw_incident
 from nearcast.geo.bounds import Bounds
 from nearcast.mobility.moment import Floats, Mover
 
@@ -33,6 +33,8 @@ class DriveSettings:
     seconds: int = 600
     report_s: int = 5
     seed: int = 1
+    collision: Collision | None = None
+    """The only incident; None: incidents by chance."""
 
     def __post_init__(self) -> None:
         if not 1 <= self.edges <= 400:
@@ -72,10 +74,25 @@ class Drive:
 
 
 def drive_simulated(
-    mover: Mover, settings: DriveSettings, tell: Callable[[int, int], None]
+    mover: Mover,
+    settings: DriveSettings,
+    tell: Callable[[int, int], None],
+    on_alert: OnAlert = lambda alert, places: None,
 ) -> Drive:
-    """Drive vehicles past simulated servers; `tell` hears how many seconds are done, and of all."""
-    fleet = Fleet(mover.field, mover.names, settings.edges, settings.report_s, settings.seed)
+    """Drive vehicles past simulated servers.
+
+    Parameters
+    ----------
+    tell
+        Hears how many seconds are done, and of all.
+    on_alert
+        See `Audit.on_alert`.
+    """
+    alone = settings.collision
+    kinds = KINDS if alone is None else alone.kinds()
+    names, edges = mover.names, settings.edges
+    fleet = Fleet(mover.field, names, edges, settings.report_s, settings.seed, kinds)
+    fleet.audit.on_alert = on_alert
     rng = np.random.default_rng(settings.seed)
     sensed: dict[Incident, int] = {}
     frames: list[Frame] = []
@@ -86,7 +103,11 @@ def drive_simulated(
             second = round(moment.time_s)
             if not len(moment.vehicles):
                 continue
-            happens = draw_incident(moment, rng) if second < settings.seconds - 10 else None
+            happens = None
+            if alone is not None:
+                happens = alone.at(moment)
+            elif second < settings.seconds - 10:
+                happens = draw_incident(moment, rng)
             now = [] if happens is None else [happens]
             sensed |= {one: len(one.sensed_by(moment)) for one in now}
             fleet.drive(moment, now)
