@@ -96,9 +96,7 @@ class BrokerClaims:
         """
         managed = self._topics.get(topic)
         if managed is not None:
-            managed.claims.on_yielded(
-                server, token, positions, offer, may_give, self._pass.actions
-            )
+            managed.claims.on_yielded(server, token, positions, offer, may_give, self._pass.actions)
             self._pass.mark_due(managed)
         elif offer.number:
             self._pass.actions.claims.append(Taken(server, topic, offer.number, False))
