@@ -12,13 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from nearcast.errors import WireError
 from nearcast.trust.credentials import ClientCredential
-from nearcast.wire.actions import (
-    Datagram,
-    Deliver,
-    Home,
-    ServerEvent,
-    SessionClosed,
-)
+from nearcast.wire.actions import Datagram, Deliver, Home, ServerEvent, SessionClosed
 from nearcast.wire.codec import FRAME_LIMIT, Refused, encode
 from nearcast.wire.framing import SEALED_OVERHEAD, SESSION_HEADERS
 from nearcast.wire.handshake_gate import Admit, HandshakeGate
