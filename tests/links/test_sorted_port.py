@@ -104,6 +104,27 @@ def test_the_kernel_drops_what_muted_sessions_send(
 
 
 @on_linux
+def test_what_waits_of_a_session_that_is_muted_now_is_not_handed_on(
+    port: SortedPort, client: UdpSocket
+) -> None:
+    assert port.urgent is not None
+    for number in range(200):
+        marks = (SESSION[:2], MARKED[:2])
+        client.send(
+            SendDatagram(port.address, mark + SESSION[2:5] + bytes([number % 2]) + bytes(30))
+            for mark in marks
+        )
+    for one in (port.sessions, port.urgent):
+        one.drop([int.from_bytes(SESSION[2:5], "big") << 8])
+        heard = receive(one, 100)
+        assert {data[5] for data in heard} == {1}
+        one.drain(200)
+        assert not one.drain(1)[0]
+    assert port.session_drops() == 200
+    assert (port.sessions.kernel_drops(), port.urgent.kernel_drops()) == (0, 0)
+
+
+@on_linux
 def test_a_port_that_another_server_sorts_is_in_use(port: SortedPort) -> None:
     with pytest.raises(ConfigError, match="another program uses it"):
         SortedPort("127.0.0.1", port.address[1], 1_201, KNOWN, URGENT)

@@ -19,7 +19,7 @@ from nearcast.server.home_choice import HomeChoice
 from nearcast.server.manager_state import SiteServer
 from nearcast.server.site_orders import ServerOrder
 from nearcast.trust.revocations import Revocation, RevocationList
-from nearcast.trust.rights import EVERYTHING, Rights
+from nearcast.trust.rights import EVERYTHING, NOTHING, Rights, within
 from nearcast.trust.signed import SigningKey
 from nearcast.trust.site_trust import SiteTrust
 
@@ -108,6 +108,25 @@ def test_only_an_operator_replaces_a_key_and_the_old_one_ends() -> None:
     (new,), revoked = desk.enrol(Enrolment("a", key("new")), is_operator=True)
     assert revoked == [Revocation("client", "a", new.serial, same.until_s)]
     assert new.serial > same.serial
+
+
+def test_a_token_of_enrolment_takes_no_rights_from_a_client_and_makes_none_last_longer() -> None:
+    desk = Desk()
+    desk.enrol(Enrolment("a", key("a"), rights=EVERYTHING), is_operator=True)
+    for rights in (NOTHING, Rights(("a/b",)), GRANTED):
+        with pytest.raises(TrustError, match="only an operator's token changes them"):
+            desk.enrol(Enrolment("a", key("a"), rights=rights))
+    (same,), revoked = desk.enrol(Enrolment("a", key("a")))
+    assert (same.rights, revoked) == (EVERYTHING, [])
+    with pytest.raises(TrustError, match="grants 10 days"):
+        desk.enrol(Enrolment("b", key("b"), days=11.0))
+
+
+def test_a_limit_that_the_site_leaves_to_the_servers_cannot_be_asked_for() -> None:
+    """Theirs may be lower."""
+    for name in ("messages_per_s", "payload_bytes", "topics"):
+        with pytest.raises(TrustError, match=f"{name} 1e\\+09: an enrolment token does not set it"):
+            within(Rights(**{name: 10**9}), Rights(("#",)))
 
 
 def test_other_rights_end_the_credential_before() -> None:

@@ -22,6 +22,7 @@ from nearcast.server.broker_messages import (
     CopyNack,
     Denied,
     Rumours,
+    StateTaken,
     Yielded,
 )
 from nearcast.server.early_copies import EarlyCopies
@@ -396,17 +397,26 @@ def test_a_claim_cannot_use_up_the_counters() -> None:
     assert made.broker.counts["mesh_refused"] == 2
 
 
-def test_a_server_that_no_orders_name_has_no_state_to_give() -> None:
+def test_a_server_that_no_orders_name_keeps_its_state_and_gives_its_streams() -> None:
     made = TwoEdges()
     made.say(Manages("traffic/north", past=True))
-    _home(made)._peers.on(Claim, lambda *_: None)  # another answer is the lie
+    home = _home(made)
+    home._peers.on(Claim, lambda *_: None)  # another answer is the lie
+    heard: list[StateTaken] = []
+    home._peers.on(StateTaken, lambda _server, one, _now: heard.append(one))
     made.people["sign"].publish("traffic/north", b"x")
     made.site.run(0.5)
-    claim = made.broker.broker.topics["traffic/north"].claims.ownership.claims["sign"]
+    topic = made.broker.broker.topics["traffic/north"]
+    claim = topic.claims.ownership.claims["sign"]
     offer = Offer(b"lie", 1, 0)
-    before = made.broker.counts["mesh_refused"]
     made.say(Yielded("traffic/north", claim.token, (Position("sign", 0, 0),), offer))
-    assert made.broker.counts["mesh_refused"] == before + 1
+    made.say(Yielded("traffic/north", NOBODY, (), Offer(number=1)))  # asks what became of it
+    made.site.run(0.5)
+    assert topic.processing.state != b"lie"
+    assert made.broker.counts["states_not_merged"] == 1
+    assert heard == [StateTaken("traffic/north", 1, taken=False)] * 2
+    assert "sign" not in topic.claims.ownership.claims
+    assert made.spooled() == {"traffic/north": 1}
 
 
 def test_a_claim_does_not_wait_for_ever_for_a_server_that_no_orders_name() -> None:

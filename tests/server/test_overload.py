@@ -9,6 +9,7 @@ import pytest
 from nearcast.broker.notices import decode_entry
 from nearcast.server.broker_messages import Copies
 from nearcast.server.mesh_messages import MeshMessage, encode_mesh
+from nearcast.server.overload import busiest
 from nearcast.server.peer_channel import Frame, encode_frame
 from nearcast.server.peer_channels import PeerChannels
 from nearcast.server.proof_messages import Vouch
@@ -63,22 +64,40 @@ class OneEdge:
         )
         self.edge.obey(orders, self.now)
         home = Home(("e1", 7000), public_key(server_key))
-        credential = AUTHORITY.client("car", public_key(client_key))
-        self.client = ClientSession(client_key, home, random_bytes, None, credential)
-        self.client.connect(self.now)
+        self._home, self._random_bytes, self._others = home, random_bytes, list[ClientSession]()
+        self.client = self._connect("car", client_key)
         self.acked = 0
         for _ in range(5):
             self.step(0.0)
+
+    def enter(self, name: str) -> ClientSession:
+        """Connect another client."""
+        self._others.append(self._connect(name, bytes(range(2, 34))))
+        for _ in range(5):
+            self.step(0.0)
+        return self._others[-1]
+
+    def _connect(self, name: str, key: bytes) -> ClientSession:
+        credential = AUTHORITY.client(name, public_key(key))
+        client = ClientSession(key, self._home, self._random_bytes, None, credential)
+        client.connect(self.now)
+        return client
 
     def step(self, queue_age_s: float, elapsed_s: float = 0.02) -> None:
         self.now += elapsed_s
         items = self.client.poll(self.now)
         self.acked = max([self.acked, *(i.up_to for i in items if isinstance(i, Acknowledged))])
         batch = [(item.data, CLIENT) for item in items if isinstance(item, SendDatagram)]
+        for number, other in enumerate(self._others):
+            items = other.poll(self.now)
+            batch += [(i.data, ("other", number)) for i in items if isinstance(i, SendDatagram)]
         out = self.edge.on_datagrams(batch, self.now, queue_age_s)
         tickets = [group.ticket for group in out.to_store]
         sent = out.datagrams + self.edge.on_committed(tickets, self.now).datagrams
-        self.client.receive([one.data for one in sent], self.now)
+        self.client.receive([one.data for one in sent if one.address == CLIENT], self.now)
+        for number, other in enumerate(self._others):
+            address = ("other", number)
+            other.receive([one.data for one in sent if one.address == address], self.now)
 
     def spooled(self) -> list[int]:
         live = self.edge.broker.export_topic("t")
@@ -111,6 +130,31 @@ def test_a_queue_that_stands_turns_publishers_away_and_loses_nothing(cause: str)
         one.step(0.0)
     assert one.spooled() == list(range(1, 16))
     assert one.acked == 15
+
+
+def test_who_sends_most_is_sent_back_and_the_others_are_served() -> None:
+    one = OneEdge()
+    greedy = one.enter("greedy")
+    for step in range(40):
+        one.client.publish("t", b"x", one.now)
+        for _ in range(20):
+            greedy.publish("u", b"x", one.now, durable=step > 20)  # it waits when it is told to
+        one.step(0.2)
+    assert one.edge.counts["busy"] > 0
+    assert one.edge.counts["overload_dropped"] > 200
+    one.step(0.0)
+    assert one.acked == 40
+    assert one.spooled() == list(range(1, 41))
+
+
+def test_where_all_send_about_as_much_nobody_is_the_busiest() -> None:
+    def found(*counts: int) -> set[int]:
+        return set(map(int, busiest({str(at): count for at, count in enumerate(counts)})))
+
+    assert found(60, 2, 2) == {0}
+    assert found(20, 20, 1, 1, 1) == {0, 1}
+    for counts in ((), (64,), (32, 32), (1,) * 64, (2, *(1,) * 62)):
+        assert not found(*counts)
 
 
 def test_strangers_that_are_served_at_once_do_not_hide_a_queue_that_stands() -> None:

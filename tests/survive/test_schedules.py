@@ -64,6 +64,11 @@ def test_outages_that_send_clients_elsewhere_lose_and_double_nothing(seed: int) 
     assert not run_long_outages(seed).findings.violations
 
 
+def test_a_server_that_stood_in_hears_that_its_state_stays_with_it() -> None:
+    """In 20048 it had set the state aside, until the owner says whether it has it."""
+    assert not run_long_outages(20048, takeover_s=0.3).findings.violations
+
+
 def test_a_seed_gives_the_same_schedule_again() -> None:
     first, again = (run_schedule(7) for _ in range(2))
     assert first == again

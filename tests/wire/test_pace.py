@@ -5,7 +5,7 @@ from __future__ import annotations
 from nearcast.wire.channel import Channel
 from nearcast.wire.codec import encode
 from nearcast.wire.messages import Echo, Publish
-from nearcast.wire.pace import MUTE_S, Paces
+from nearcast.wire.pace import LONGEST_MUTE_S, MUTE_S, Paces
 from nearcast.wire.publication import Publication
 from nearcast.wire.settings import WireSettings
 from wire.world import Client, Server, World
@@ -52,6 +52,37 @@ def test_a_client_that_sends_far_too_much_is_muted_and_heard_again() -> None:
     assert server.sessions.paces.muted_count == 0
     world.now += 1.0
     assert send(world, server, client, ECHO, 50_000) > 45_000
+
+
+def test_a_client_that_goes_on_is_muted_for_longer_and_forgiven_when_it_stops() -> None:
+    world, server, client = connected()
+    send(world, server, client, ECHO, 5_000)
+    mutes = 0
+    for _ in range(24 * 8):  # it goes on for 24 s
+        server.sessions.muted(world.now)
+        send(world, server, client, ECHO, 300)
+        mutes += server.sessions.has_newly_muted
+        world.now += 0.125
+    assert mutes <= 5  # after 1, 2, 4, 8 and 8 s
+    world.now += 2 * LONGEST_MUTE_S
+    assert send(world, server, client, ECHO, 1) == 0
+    world.now += LONGEST_MUTE_S
+    send(world, server, client, ECHO, 5_000)
+    world.now += MUTE_S
+    assert send(world, server, client, ECHO, 1) == 0
+
+
+def test_a_session_that_is_muted_does_not_end_as_silent() -> None:
+    """Without it the kernel would not know what to drop."""
+    world, server, client = connected()
+    silent_s = SETTINGS.missed_reports * SETTINGS.report_interval_s
+    send(world, server, client, ECHO, 50_000)
+    (session,) = server.sessions._table.by_client.values()
+    session.pace.muted_until = world.now + 2 * silent_s
+    server.sessions.prune(world.now + 1.5 * silent_s)
+    assert "car" in server.sessions
+    server.sessions.prune(world.now + 3.5 * silent_s)
+    assert "car" not in server.sessions
 
 
 def test_twice_what_a_client_may_send_is_let_through() -> None:

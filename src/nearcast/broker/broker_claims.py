@@ -87,11 +87,16 @@ class BrokerClaims:
         token: Token,
         positions: Iterable[Position],
         offer: Offer,
+        *,
+        may_give: bool = True,
     ) -> None:
-        """Hear how far streams have come at a server that has given them up, and its state."""
+        """Hear how far streams have come at a server that has given them up, and its state.
+
+        Without `may_give` the state is not taken, and stays where it is.
+        """
         managed = self._topics.get(topic)
         if managed is not None:
-            managed.claims.on_yielded(server, token, positions, offer, self._pass.actions)
+            managed.claims.on_yielded(server, token, positions, offer, may_give, self._pass.actions)
             self._pass.mark_due(managed)
         elif offer.number:
             self._pass.actions.claims.append(Taken(server, topic, offer.number, False))

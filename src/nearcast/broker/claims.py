@@ -203,22 +203,29 @@ class TopicClaims:
         token: Token,
         positions: Iterable[Position],
         offer: Offer,
+        may_give: bool,
         actions: Actions,
     ) -> None:
-        """Note how far streams have come at another server, and which states it has or offers."""
+        """Note how far streams have come at another server, and which states it has or offers.
+
+        Without `may_give` it keeps its state: it hears so, and its streams are won as well.
+        """
         states, number = self.states, offer.number
         is_wanted = self.ownership.waits_for(server, token)
         if is_wanted:  # else it may have said so before it heard of the offer
             self._on_reported(states.on_reported(server, offer.has), actions)
-        if number and is_wanted and states.receiver:
+        if number and is_wanted and may_give and states.receiver:
             return  # the own state may be gone: the offer is made again when that is known
         for position in positions:
             self._doubtful.on_yielded(server, token, position.publisher)
             if self.ownership.on_yielded(server, token, position):
                 self._moved[position.publisher] = None
         if number and is_wanted and states.may_take(server, number):
-            self._take(offer.state, actions)
-            self._advance(taken_from(server), 0, number)
+            if may_give:
+                self._take(offer.state, actions)
+                self._advance(taken_from(server), 0, number)
+            else:
+                actions.states_not_merged += 1
         if number and not states.has_taken(server, number):
             actions.claims.append(Taken(server, self._topic, number, False))
 

@@ -57,6 +57,17 @@ class SortedPort:
                 errors += other.receive_errors
         return errors
 
+    def session_drops(self) -> int | None:
+        """Return how many datagrams of sessions were not handed on; None where nobody counts."""
+        counted = [
+            (one.kernel_drops(), one.muted_drops)
+            for one in (self.sessions, self.urgent)
+            if one is not None
+        ]
+        if any(kernel is None for kernel, _ in counted):
+            return None
+        return sum((kernel or 0) + muted for kernel, muted in counted)
+
     def close(self) -> None:
         """Let go of the port."""
         for one in (self.sessions, self.urgent, self.strangers):

@@ -16,7 +16,7 @@ from typing import Any
 from nearcast.errors import ConfigError
 from nearcast.links.kernel_filter import drop_indices, sort_by_first_word
 from nearcast.wire.actions import Datagram
-from nearcast.wire.framing import FirstWord
+from nearcast.wire.framing import SESSION_INDEX, FirstWord
 from nearcast.wire.settings import Address
 
 __all__ = ["UdpSocket"]
@@ -62,6 +62,9 @@ class UdpSocket:
         self._largest_bytes = largest_bytes
         self._sleep = sleep
         self._drained_at_s = self._drain_at_s = float("-inf")
+        self._muted: frozenset[bytes] = frozenset()
+        self.muted_drops = 0
+        """Datagrams that were dropped when read: of sessions that `drop` named afterwards."""
         self.send_drops: Counter[str] = Counter()
         """Datagrams that could not be sent, by the name of the error."""
         self.receive_errors: Counter[str] = Counter()
@@ -109,6 +112,9 @@ class UdpSocket:
             except OSError as error:  # an ICMP answer to an earlier send, say
                 self.receive_errors[_name(error)] += 1
                 continue
+            if data[SESSION_INDEX] in self._muted:
+                self.muted_drops += 1
+                continue
             waited_s = _waited_s(ancillary)
             batch = [(data, sender if len(sender) == 2 else _plain(sender))]
             if not 0.0 < waited_s < _FRESH_S:
@@ -119,7 +125,7 @@ class UdpSocket:
     def take(self, limit: int) -> list[tuple[bytes, Address]]:
         """Return up to `limit` datagrams with their senders."""
         batch: list[tuple[bytes, Address]] = []
-        receive = self._socket.recvfrom
+        receive, muted = self._socket.recvfrom, self._muted
         for _ in range(limit):
             try:
                 data, sender = receive(self._largest_bytes)
@@ -127,6 +133,9 @@ class UdpSocket:
                 break
             except OSError as error:
                 self.receive_errors[_name(error)] += 1
+                continue
+            if muted and data[SESSION_INDEX] in muted:
+                self.muted_drops += 1
                 continue
             batch.append((data, sender if len(sender) == 2 else _plain(sender)))
         return batch
@@ -195,7 +204,12 @@ class UdpSocket:
         sort_by_first_word(self._socket, known, urgent)
 
     def drop(self, indices: Collection[int]) -> None:
-        """Receive nothing for these sessions and, as before, all for others; else OSError."""
+        """Receive nothing for these sessions and, as before, all for others.
+
+        What waits already is dropped when it is read. OSError says that the kernel cannot drop
+        what comes, and that is read as well.
+        """
+        self._muted = frozenset(one.to_bytes(4, "big") for one in indices)
         drop_indices(self._socket, indices)
 
     def close(self) -> None:

@@ -29,6 +29,7 @@ COUNTERS = {
 
 LOSSES = {
     "busy": "Publications sent back under load; publishers send them again.",
+    "overload_dropped": "Publications that nobody repeats, of clients that sent most under load.",
     "streams_taken_over": "Streams processed here because their owner is away; it may have more.",
     "visits_refused": "Publications of visiting clients that are not processed here; sent again.",
     "states_not_merged": "Processors' states of other brokers that could not be used here.",

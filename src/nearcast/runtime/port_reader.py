@@ -86,10 +86,10 @@ class PortReader:
         """Have the kernel drop what these sessions send, where it can: all is refused anyway."""
         if sessions != self._muted:
             self._muted = sessions
-            with contextlib.suppress(OSError):
-                self._port.sessions.drop(sessions)
-                if self._port.urgent is not None:
-                    self._port.urgent.drop(sessions)
+            for one in (self._port.sessions, self._port.urgent):
+                if one is not None:
+                    with contextlib.suppress(OSError):
+                        one.drop(sessions)
 
     def _read_urgent(self) -> None:
         urgent = self._port.urgent

@@ -136,7 +136,7 @@ class ServerReport:
             "notifications_dropped": 0 if sessions is None else sessions.notifications_dropped,
             "send_drops": {} if udp is None else udp.sessions.send_drops,
             "receive_errors": {} if udp is None else udp.receive_errors(),
-            "kernel_drops": None if udp is None else udp.sessions.kernel_drops(),
+            "kernel_drops": None if udp is None else udp.session_drops(),
             "strangers_dropped": None if strangers is None else strangers.kernel_drops(),
             "mesh_dropped": self._channels.dropped,
             "mesh_flips_refused": self._channels.flips_refused,

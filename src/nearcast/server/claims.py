@@ -157,11 +157,13 @@ class Claims:
         topic, offer = yielded.topic, yielded.offer
         if not 0 <= offer.number < _LARGEST:
             raise WireError("Yielded: a number is out of range")
+        # one that has only stood in for a broker keeps its state: it might be made up
         is_named = self._topics.is_named(server, topic, past=True)
-        if offer.number and self._topics.is_ordered(topic) and not is_named:
-            raise WireError(f"it has no state of {topic!r} to give")
+        may_give = is_named or not self._topics.is_ordered(topic)
         self._waits_since.pop((topic, server), None)
-        self._broker.claims.on_yielded(topic, server, yielded.token, yielded.positions, offer)
+        self._broker.claims.on_yielded(
+            topic, server, yielded.token, yielded.positions, offer, may_give=may_give
+        )
 
     def _on_rumours(self, _server: str, message: Rumours, _now: float) -> None:
         """Ask whom others name, too. No more than servers say of themselves comes of a lie."""

@@ -13,6 +13,7 @@ from nearcast.server.handover import Handover
 from nearcast.server.home_clients import HomeClients
 from nearcast.server.home_proofs import HomeProofs
 from nearcast.server.log_rows import LogAction
+from nearcast.server.overload import Overload
 from nearcast.server.resumption import Resumption
 from nearcast.server.revocation_teller import RevocationTeller
 from nearcast.server.router import Router
@@ -41,6 +42,8 @@ from nearcast.wire.server_sessions import ServerSessions
 from nearcast.wire.settings import Address
 
 __all__ = ["ClientGateway"]
+
+_NOBODY: frozenset[str] = frozenset()
 
 
 class ClientGateway:
@@ -87,10 +90,7 @@ class ClientGateway:
         self._authoriser, self._allowances, self._vouching = authoriser, allowances, vouching
         self._retry_after_s, self._settings = retry_after_s, settings
         self._subscription_gate = subscription_gate
-        self._queue_since = float("inf")
-        """Since when datagrams have waited too long."""
-        self._told_busy: set[tuple[str, str]] = set()
-        """Publishers and topics that were told in this pass."""
+        self._overload = Overload(settings, sessions, effects, retry_after_s)
         self._next_prune = float("-inf")
 
     def on_datagrams(
@@ -104,16 +104,11 @@ class ClientGateway:
             How long the first of them waited in the kernel, if others wait still; None: they are
             marked as urgent, and are not sent back because others wait.
         """
-        self._told_busy.clear()
-        is_late = False
-        if queue_age_s is not None:
-            if queue_age_s <= self._settings.queue_age_s:
-                self._queue_since = float("inf")
-            elif now < self._queue_since:
-                self._queue_since = now
-            is_late = now - self._queue_since > self._settings.queue_patience_s
-        is_overloaded = is_late or not self._is_ready()
-        self._on_events(self.sessions.receive(batch, now), now, is_overloaded)
+        is_late = self._overload.is_late(queue_age_s, now)
+        is_ready, events = self._is_ready(), self.sessions.receive(batch, now)
+        # while the disk keeps up, others need not wait because of those who send most
+        heavy = self._overload.heavy(events) if is_late and is_ready else _NOBODY
+        self._on_events(events, now, is_late or not is_ready, heavy)
         self.resumption.go_on(now)
 
     def on_strangers(
@@ -193,11 +188,16 @@ class ClientGateway:
             self.sessions.close(client, CloseReason.STOPPED, now)
 
     def _on_events(
-        self, events: Iterable[ServerEvent], now: float, is_overloaded: bool = False
+        self,
+        events: Iterable[ServerEvent],
+        now: float,
+        is_overloaded: bool = False,
+        heavy: frozenset[str] = _NOBODY,
     ) -> None:
         for event in events:
             if isinstance(event, Publication):
-                self._on_publication(event, now, is_overloaded)
+                if not (is_overloaded and self._overload.puts_off(event, heavy)):
+                    self._on_publication(event, now)
                 continue
             match event:
                 case Deliver(client) if self._is_too_fast(client, now):
@@ -219,15 +219,8 @@ class ClientGateway:
                 case SessionClosed():
                     self._on_closed(event, now)
 
-    def _on_publication(self, publication: Publication, now: float, is_overloaded: bool) -> None:
+    def _on_publication(self, publication: Publication, now: float) -> None:
         is_durable = publication.origin is not Origin.ONCE
-        if is_overloaded and is_durable:
-            self._effects.counts["busy"] += 1
-            whom = publication.publisher, publication.topic
-            if whom not in self._told_busy:
-                self._told_busy.add(whom)
-                self.sessions.busy(publication.publisher, self._retry_after_s, publication.topic)
-            return
         allowance = self._allowances.by_client.get(publication.publisher)
         if allowance is None:  # its session has ended in this pass
             return

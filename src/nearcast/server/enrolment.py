@@ -118,9 +118,11 @@ class Enroller:
             owner = owners.get(asked.public_key) or self._directory.owner_of(asked.public_key)
             if owner not in (None, asked.client):  # a key is one client's
                 raise ConfigError(f"the public key of client {asked.client!r} is another client's")
-            if not is_operator:
-                _check_stranger(asked, before, least.get(asked.client, 0))
             rights = self._rights(asked, before, is_operator)
+            if not is_operator:
+                _check_stranger(asked, before, rights, least.get(asked.client, 0))
+                if (asked.days or 0) > self._rules.days:
+                    raise TrustError(f"an enrolment token grants {self._rules.days:g} days")
             known = max(before.serial if before else 0, least.get(asked.client, 1) - 1)
             serial = next_serial(known, now_s)
             span = validity(asked.days or self._rules.days, now_s)
@@ -161,12 +163,22 @@ class Enroller:
         )
 
 
-def _check_stranger(asked: Enrolment, before: EnrolledClient | None, least_serial: int) -> None:
-    """Keep an enrolment token from taking over a client, or bringing back one that was revoked."""
+def _check_stranger(
+    asked: Enrolment, before: EnrolledClient | None, rights: Rights, least_serial: int
+) -> None:
+    """Keep an enrolment token from taking over a client, or bringing back one that was revoked.
+
+    Nor does it change what a client may do: everybody may know the client's public key.
+    """
     if before is not None and before.public_key != asked.public_key:
         raise TrustError(
             f"client {asked.client!r} is enrolled with another key; only an operator's token"
             " replaces it"
+        )
+    if before is not None and before.rights != rights:
+        raise TrustError(
+            f"client {asked.client!r} is enrolled with other rights; only an operator's token"
+            " changes them"
         )
     if least_serial > (before.serial if before else 0):
         raise TrustError(

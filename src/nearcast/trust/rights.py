@@ -66,7 +66,9 @@ def within(asked: Rights, granted: Rights) -> Rights:
     limits = {}
     for name in ("messages_per_s", "payload_bytes", "topics"):
         value, most = getattr(asked, name), getattr(granted, name)
-        if most and value > most:
+        if value and not most:  # it might be above what servers allow everybody
+            raise TrustError(f"{name} {value:g}: an enrolment token does not set it")
+        if not 0 <= value <= most:
             raise TrustError(f"{name} {value:g}: an enrolment token grants {most:g}")
         limits[name] = value or most
     return Rights(asked.publish, asked.subscribe, **limits, classes=asked.classes)

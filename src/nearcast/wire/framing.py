@@ -21,6 +21,7 @@ __all__ = [
     "SEALED_HEADER",
     "SEALED_OVERHEAD",
     "SESSION_HEADERS",
+    "SESSION_INDEX",
     "UNKNOWN_BYTES",
     "URGENT_HEADER",
     "FirstWord",
@@ -85,6 +86,8 @@ SEALED_HEADER = bytes((_VERSION << 4 | Kind.SEALED, 0))
 URGENT_HEADER = bytes((_VERSION << 4 | Kind.SEALED, 1))
 """The same of one that is marked as urgent: servers read it before others."""
 SESSION_HEADERS = frozenset((SEALED_HEADER, URGENT_HEADER))
+SESSION_INDEX = slice(2, 6)
+"""Where the index is."""
 
 
 _UNKNOWN_HEADER = bytes((_VERSION << 4 | Kind.UNKNOWN, 0))

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Collection
 
-__all__ = ["MUTE_S", "Pace", "Paces"]
+__all__ = ["LONGEST_MUTE_S", "MUTE_S", "Pace", "Paces"]
 
 MUTE_S = 1.0
 """How long a client is not heard; what it repeats for that time counts for nothing."""
+LONGEST_MUTE_S = 8.0
+"""The same for one that goes on all the while: each time that it is heard again costs a little."""
 _UNITS_PER_MESSAGE = 4.0
 """A datagram costs one unit and each message in it another: twice the allowed rate is let through,
 so that clients are told to wait long before they are muted."""
@@ -23,11 +25,13 @@ _LEAST_MESSAGES_PER_S = 250.0
 class Pace:
     """What one client may still send; only what its key has sealed counts."""
 
-    __slots__ = ("_since", "_units_per_s", "credit", "muted_until")
+    __slots__ = ("_mute_s", "_units_per_s", "credit", "muted_until", "since")
 
     def __init__(self, units_per_s: float, now: float) -> None:
         self._units_per_s = self.credit = units_per_s
-        self._since = now
+        self._mute_s = MUTE_S
+        self.since = now
+        """When `credit` was right."""
         self.muted_until = float("-inf")
 
     def spend_urgent(self, classes: Collection[str]) -> None:
@@ -35,16 +39,19 @@ class Pace:
         per_s = _URGENT_PER_S if classes else _FALSE_URGENT_PER_S
         self.credit -= self._units_per_s / per_s
 
-    def refill(self, now: float) -> bool:
-        """Add what the time allows, after `credit` fell below 0; False: it is muted from now."""
-        earned = max(0.0, now - self._since) * self._units_per_s
-        self._since = now
+    def refill(self, now: float) -> None:
+        """Add what the time allows, at most a second's worth."""
+        earned = max(0.0, now - self.since) * self._units_per_s
         self.credit = min(self._units_per_s, self.credit + earned)
-        if self.credit >= 0.0:
-            return True
-        self.muted_until = self._since = now + MUTE_S
+        self.since = now
+
+    def mute(self, now: float) -> None:
+        """Hear no more for a while, after `credit` fell below 0."""
+        # it went on: muted again before it was heard for as long as it was not
+        goes_on = now - self.muted_until < self._mute_s
+        self._mute_s = min(2 * self._mute_s, LONGEST_MUTE_S) if goes_on else MUTE_S
+        self.muted_until = self.since = now + self._mute_s
         self.credit = 0.0
-        return False
 
 
 class Paces:
@@ -80,8 +87,9 @@ class Paces:
             self._paces.popitem(last=False)
         return pace
 
-    def mute(self, client: str, pace: Pace) -> None:
-        """Note that a client is muted."""
+    def mute(self, client: str, pace: Pace, now: float) -> None:
+        """Mute a client."""
+        pace.mute(now)
         self._muted[client] = pace
 
     def muted(self, now: float) -> list[str]:

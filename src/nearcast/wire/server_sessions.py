@@ -12,13 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from nearcast.errors import WireError
 from nearcast.trust.credentials import ClientCredential
-from nearcast.wire.actions import (
-    Datagram,
-    Deliver,
-    Home,
-    ServerEvent,
-    SessionClosed,
-)
+from nearcast.wire.actions import Datagram, Deliver, Home, ServerEvent, SessionClosed
 from nearcast.wire.codec import FRAME_LIMIT, Refused, encode
 from nearcast.wire.flights import pack_frames
 from nearcast.wire.framing import SEALED_OVERHEAD, SESSION_HEADERS
@@ -158,6 +152,9 @@ class ServerSessions:
                     session = by_index.get(int.from_bytes(data[2:6], "big"))
                     if session is None:
                         self._opener.on_unknown(data, address, now)
+                    if now < session.pace.muted_until:  # before all that costs
+                        self.drops["muted"] += 1
+                        continue
                     self._on_sealed(session, data, address, now, now_us)
                     if data[1]:
                         session.pace.spend_urgent(session.credential.rights.classes)
@@ -171,11 +168,11 @@ class ServerSessions:
         self, session: ServerSession, data: bytes, address: Address, now: float, now_us: int
     ) -> None:
         pace = session.pace
-        if now < pace.muted_until:
-            raise Refused("muted")
         payload = session.channel.open(data)
-        if pace.credit < 0.0 and not pace.refill(now):
-            self.paces.mute(session.client, pace)
+        if now != pace.since:
+            pace.refill(now)
+        if pace.credit < 0.0:
+            self.paces.mute(session.client, pace, now)
             self.has_newly_muted = True
             raise Refused("muted")
         try:

@@ -101,5 +101,6 @@ class SessionTable:
         silent_s = settings.missed_reports * settings.report_interval_s
         for session in list(self.by_index.values()):
             limit_s = silent_s if session.is_confirmed else settings.half_open_s
-            if now - session.last_heard > limit_s:
+            # one that is muted cannot be heard; without its session the kernel would let it through
+            if now - max(session.last_heard, session.pace.muted_until) > limit_s:
                 yield session

@@ -87,6 +87,12 @@ def run_schedule(
     return Schedule(seed, injected.counts, check(trial))
 
 
-def run_long_outages(seed: int) -> Schedule:
+def run_long_outages(seed: int, takeover_s: float = 3.0) -> Schedule:
     """Run a schedule of faults that last long enough for clients to go elsewhere."""
-    return run_schedule(seed, _LONG_OUTAGES, outages_s=LONG_OUTAGES_S, rests_s=_LONG_RESTS_S)
+    return run_schedule(
+        seed,
+        _LONG_OUTAGES,
+        takeover_s=takeover_s,
+        outages_s=LONG_OUTAGES_S,
+        rests_s=_LONG_RESTS_S,
+    )
