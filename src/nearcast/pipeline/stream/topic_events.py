@@ -50,7 +50,8 @@ class TopicOutput:
     """Each with its number among those of one publication."""
     refused: list[Refused] = field(default_factory=list)
     counts: Counter[str] = field(default_factory=Counter)
-    """Of ``records``, ``repeated``, ``refused``, ``late`` and ``alerts``."""
+    """Of ``records``, ``repeated``, ``refused``, ``late``, ``alerts``, and ``no report``: records that
+    are neither a report nor a question."""
 
 
 class TopicEvents:
@@ -131,7 +132,10 @@ class TopicEvents:
     def _count(self, output: TopicOutput, record: PublicationRecord, identity: str) -> None:
         output.counts["records"] += 1
         self._counted_us = max(self._counted_us, record.time_us)
+        malformed = self._alerts.malformed
         found = alerts_of(self._alerts, record, identity)
+        if self._alerts.malformed > malformed:
+            output.counts["no report"] += 1
         output.counts["alerts"] += len(found)
         output.alerts += enumerate(found)
 
