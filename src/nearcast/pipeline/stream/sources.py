@@ -35,12 +35,13 @@ _RECORD = (
 def read_events(spark: SparkSession, settings: StreamSettings) -> DataFrame:
     """Return publications to the topics of events.
 
-    Columns: topic, position (order within the topic, 0 where time is the order), version, id,
-    value, arrived.
+    Columns: topic, file and position (order within the topic, or within what one server logged),
+    version, id, value, arrived.
     """
     if settings.log is None:
         rows = _kafka(spark, settings, ("events",), settings.most_rows).select(
             sf.expr("string(key)").alias("topic"),
+            sf.lit("").alias("file"),
             sf.col("offset").alias("position"),
             _header("v").alias("version"),
             sf.expr(f"string({_HEADER.format('id')}.value)").alias("id"),
@@ -52,7 +53,8 @@ def read_events(spark: SparkSession, settings: StreamSettings) -> DataFrame:
         rows = rows.where(sf.col("action") == "publish").where(_is_event(settings.events))
         rows = rows.select(
             "topic",
-            sf.lit(0).cast("long").alias("position"),
+            sf.col("_metadata.file_name").alias("file"),
+            sf.col("_metadata.row_index").alias("position"),
             sf.lit(bytearray(VERSION)).alias("version"),
             "id",
             sf.encode(
