@@ -121,6 +121,10 @@ def replay_log(spark: SparkSession, log: Path, out: Path, settings: ReplaySettin
             .option("ignoreMissingFiles", "true")
             .parquet(*files)
             .where("action = 'publish'")
+            # what came in one pass of a server has one time; its file has the order
+            .withColumns(
+                {"file": sf.col("_metadata.file_name"), "row": sf.col("_metadata.row_index")}
+            )
         )
         is_whole = " and ".join(
             f"{name} is not null"
@@ -129,9 +133,9 @@ def replay_log(spark: SparkSession, log: Path, out: Path, settings: ReplaySettin
         identity = ["topic", "client", "epoch", "durable", "sequence"]
         whole = rows.where(is_whole)
         first = whole.groupBy(*identity).agg(
-            sf.min_by(sf.struct("time", "x_km", "y_km", "payload"), "time").alias("of")
+            sf.min(sf.struct("time", "file", "row", "x_km", "y_km", "payload")).alias("of")
         )
-        once = first.select(*identity, "of.time", "of.x_km", "of.y_km", "of.payload")
+        once = first.select(*identity, "of.*")
 
         elsewhere = replace(settings, search=tuple(sys.path))
 
@@ -163,7 +167,8 @@ def replay_log(spark: SparkSession, log: Path, out: Path, settings: ReplaySettin
 
 def replay_topic(rows: pa.Table, settings: ReplaySettings) -> pa.Table:
     """Return what a processor makes of the publications of one topic."""
-    order = [(name, "ascending") for name in ("time", "client", "epoch", "sequence")]
+    names = ("time", "file", "row") if "file" in rows.column_names else ("time",)
+    order = [(name, "ascending") for name in (*names, "client", "epoch", "sequence")]
     spool, runner = TopicSpool(settings.spool), settings.make()
     found: list[Mapping[str, Any]] = []
     for row in rows.sort_by(order).to_pylist():

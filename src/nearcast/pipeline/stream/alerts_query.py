@@ -92,7 +92,7 @@ def _by_topic(
             if state.exists
             else TopicEvents(topic, options, late_s)
         )
-        rows = pd.concat(frames).sort_values(["position", "id"], kind="stable")
+        rows = pd.concat(frames).sort_values(["file", "position", "id"])
         output = events.take(map(Arrived, rows["version"], rows["id"].fillna(""), rows["value"]))
         state.update((events.packed(),))
         arrived_ms = int(rows["arrived"].max().timestamp() * 1e3)

@@ -35,12 +35,13 @@ _RECORD = (
 def read_events(spark: SparkSession, settings: StreamSettings) -> DataFrame:
     """Return publications to the topics of events.
 
-    Columns: topic, position (order within the topic, 0 where time is the order), version, id,
-    value, arrived.
+    Columns: topic, file and position (order within the topic, or within what one server logged),
+    version, id, value, arrived.
     """
     if settings.log is None:
         rows = _kafka(spark, settings, ("events",), settings.most_rows).select(
             sf.expr("string(key)").alias("topic"),
+            sf.lit("").alias("file"),
             sf.col("offset").alias("position"),
             _header("v").alias("version"),
             sf.expr(f"string({_HEADER.format('id')}.value)").alias("id"),
@@ -48,12 +49,14 @@ def read_events(spark: SparkSession, settings: StreamSettings) -> DataFrame:
         )
     else:
         rows = _files(spark, settings.log, "publications", _PUBLICATIONS)
+        rows = rows.withColumn("id", _identity()).withColumn("time", _not_ahead("time"))
         rows = rows.where(sf.col("action") == "publish").where(_is_event(settings.events))
         rows = rows.select(
             "topic",
-            sf.lit(0).cast("long").alias("position"),
+            sf.col("_metadata.file_name").alias("file"),
+            sf.col("_metadata.row_index").alias("position"),
             sf.lit(bytearray(VERSION)).alias("version"),
-            _identity().alias("id"),
+            "id",
             sf.encode(
                 sf.to_json(
                     sf.struct(
@@ -97,15 +100,14 @@ def read_traffic(spark: SparkSession, settings: StreamSettings, repeats_s: float
         "topic",
         sf.explode("clients").alias("client"),
         sf.lit("notified").alias("action"),
-        (sf.col("notified_us") / 1e6).alias("time_s"),
+        _not_ahead(sf.col("notified_us") / 1e6).alias("time_s"),
         sf.lit(None).cast("double").alias("x_km"),
         sf.lit(None).cast("double").alias("y_km"),
     )
-    # a home whose clock is far ahead must not make all others late
-    moment = sf.least(sf.timestamp_seconds("time_s"), sf.current_timestamp())
     once = (
         did.where("client is not null and time_s is not null and id is not null")
-        .withColumn("moment", moment)
+        .withColumn("time_s", _not_ahead("time_s"))
+        .withColumn("moment", sf.timestamp_seconds("time_s"))
         .withWatermark("moment", f"{repeats_s:.0f} seconds")
         .dropDuplicatesWithinWatermark(["id"])
     )
@@ -145,6 +147,11 @@ def _files(spark: SparkSession, log: Path, table: str, schema: str) -> DataFrame
         .option("pathGlobFilter", "*.parquet")
         .parquet(str((log / table).absolute()))
     )
+
+
+def _not_ahead(time_s: str | Column) -> Column:
+    """Return a time that is not after now: one clock that is ahead must not make all others late."""
+    return sf.least(time_s, sf.unix_micros(sf.current_timestamp()) / 1e6)
 
 
 def _time_us() -> Column:

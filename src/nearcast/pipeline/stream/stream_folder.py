@@ -77,9 +77,9 @@ class StreamFolder:
                 known = None
         if not isinstance(known, dict):
             raise ConfigError(f"{note}: is not what a stream writes there")
-        for key, value in {**dict.fromkeys(known), **identity}.items():
-            # a query that was not asked for until now begins; one that has begun goes on as it was
-            if key in known and key in identity and known[key] != value:
+        for key, value in identity.items():
+            # what is not known belongs to a query that begins now
+            if known.get(key, value) != value:
                 raise ConfigError(
                     f"{self.folder}: its checkpoint is of another query: {key} was {known[key]!r}, "
                     f"now it is {value!r}; give another --out"

@@ -50,7 +50,8 @@ class TopicOutput:
     """Each with its number among those of one publication."""
     refused: list[Refused] = field(default_factory=list)
     counts: Counter[str] = field(default_factory=Counter)
-    """Of ``records``, ``repeated``, ``refused``, ``late`` and ``alerts``."""
+    """Of ``records``, ``repeated``, ``refused``, ``late``, ``alerts``, and ``no report``: records that
+    are neither a report nor a question."""
 
 
 class TopicEvents:
@@ -120,7 +121,8 @@ class TopicEvents:
         return found
 
     def _release(self, output: TopicOutput, until_us: int) -> None:
-        self._held.sort(key=_in_time)
+        # what came in one pass of a server has one time, and stays in the order of its log
+        self._held.sort(key=lambda one: one[0].time_us)
         due = sum(record.time_us <= until_us for record, _ in self._held)
         # a clock that stands still must not fill the memory
         due = max(due, len(self._held) - _MOST_HELD)
@@ -131,7 +133,10 @@ class TopicEvents:
     def _count(self, output: TopicOutput, record: PublicationRecord, identity: str) -> None:
         output.counts["records"] += 1
         self._counted_us = max(self._counted_us, record.time_us)
+        malformed = self._alerts.malformed
         found = alerts_of(self._alerts, record, identity)
+        if self._alerts.malformed > malformed:
+            output.counts["no report"] += 1
         output.counts["alerts"] += len(found)
         output.alerts += enumerate(found)
 
@@ -139,8 +144,3 @@ class TopicEvents:
         output.counts["refused"] += 1
         value = (arrived.value or b"")[:_LONGEST_KEPT]
         output.refused.append(Refused(arrived.identity, reason, value))
-
-
-def _in_time(one: tuple[PublicationRecord, str]) -> tuple[int, str, int, int]:
-    record, _ = one
-    return record.time_us, record.client, record.epoch, record.sequence
