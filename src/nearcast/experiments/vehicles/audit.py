@@ -43,7 +43,7 @@ OnAlert = Callable[[AlertRecord, Mapping[str, tuple[float, float]]], object]
 
 
 class Audit:
-    """All alerts of a run. An alert is known by its cause: publisher, epoch and sequence."""
+    """All alerts of a run. An alert is known by its cause (publisher, epoch, sequence), kind and place."""
 
     def __init__(self) -> None:
         self.alerts: dict[tuple[str, int, int, str], AlertRecord] = {}

@@ -205,7 +205,9 @@ class Fleet:
         match event:
             case Notification(topic="road", attributes=attributes) if "alert" in attributes:
                 found = event.json()
-                key = (event.publisher, event.epoch, event.sequence, str(found["alert"]))
+                # one message may bring several alerts of a kind
+                alert = f"{found['alert']} {found['position']}"
+                key = (event.publisher, event.epoch, event.sequence, alert)
                 delay_ms = (at - event.published_us / 1e6) * 1000
                 self.audit.note(key, found, name, delay_ms, self._second, self.places)
             case Notification(topic="news"):
