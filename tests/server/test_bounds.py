@@ -153,3 +153,6 @@ def test_what_is_kept_for_clients_on_their_way_is_bounded() -> None:
     _, given_up = buffer.expire(10.0)
     assert given_up == 998
     assert buffer.frames == 0
+    for number in range(3_000):  # of whom nothing is kept
+        buffer.keep(f"c{number}", [], now=20.0)
+    assert len(buffer._kept) == 1_000

@@ -38,6 +38,7 @@ LOSSES = {
     "notifications_too_large": "Notifications that do not fit into a datagram.",
     "notifications_dropped": "Notifications given up because too many waited for a client.",
     "notifications_missed": "Messages that a client's resumed subscription missed: they were gone.",
+    "roaming_refused": "Clients on their way here for whom nothing was prepared: too many.",
     "resumes_refused": "Questions for missed notifications that were not taken.",
     "refused_publications": "Publications that their client had no right to, by reason.",
     "urgent_too_many": "Messages of an urgent class above what it may be used: they wait like others.",

@@ -15,7 +15,7 @@ __all__ = ["HandoverBuffer"]
 _KEPT_LIMIT = 1_024
 """Notifications kept for a client that is expected."""
 _ALL_KEPT_LIMIT = 100_000
-"""Notifications kept for all of them, about 120 MB at most."""
+"""Notifications kept for all of them, about 120 MB at most; for as many clients at most."""
 
 
 @dataclass(slots=True)
@@ -61,9 +61,10 @@ class HandoverBuffer:
         self, client: str, frames: Iterable[bytes], now: float, *, is_spare: bool = False
     ) -> bool:
         """Keep notifications until the client is here; False when there is no room."""
-        if self.frames >= self._frame_limit:
-            return False
         kept = self._kept.get(client)
+        clients = len(self._kept) if kept is None else 0
+        if max(self.frames, clients) >= self._frame_limit:
+            return False
         if kept is None:
             kept = self._kept[client] = _Kept(now)
         kept.until = now + self._grace_s

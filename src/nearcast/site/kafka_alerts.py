@@ -16,6 +16,9 @@ from nearcast.wire.publication import Origin, Publication
 
 __all__ = ["AlertMaker", "KnownRecords"]
 
+_TOPICS_LIMIT = 10_000
+"""As many as a server manages without orders: clients bring topics into being."""
+
 
 class KnownRecords:
     """The identities of the last records, so that each counts once."""
@@ -51,7 +54,8 @@ class AlertMaker:
     def __init__(self, settings: KafkaSettings, options: Mapping[str, Any]) -> None:
         self._settings, self._options = settings, dict(options)
         Events(**self._options)  # complains now
-        self._topics: dict[str, TopicAlerts] = {}
+        self._topics: OrderedDict[str, TopicAlerts] = OrderedDict()
+        """The one that was used longest ago begins anew when there are too many."""
 
     def forget(self) -> None:
         """Begin anew: another consumer of the group has gone on meanwhile."""
@@ -61,9 +65,10 @@ class AlertMaker:
         """Return the alerts that a publication causes, as records for Kafka."""
         if record.topic is None:
             return []
-        topic = self._topics.get(record.topic)
-        if topic is None:
-            topic = self._topics[record.topic] = TopicAlerts(Events(**self._options))
+        topic = self._topics.pop(record.topic, None) or TopicAlerts(Events(**self._options))
+        self._topics[record.topic] = topic
+        if len(self._topics) > _TOPICS_LIMIT:
+            self._topics.popitem(last=False)
         publication = Publication(
             record.topic,
             record.client,
