@@ -5,7 +5,7 @@ Counters that are not listed are shown too, with their name as the meaning.
 
 from __future__ import annotations
 
-__all__ = ["COUNTERS", "GAUGES", "LOSSES"]
+__all__ = ["COUNTERS", "GAUGES", "LOSSES", "TABLES"]
 
 COUNTERS = {
     "publications": "Publications taken from clients here.",
@@ -130,3 +130,9 @@ GAUGES = {
     "spool_messages": "Messages in the spool of each of the largest topics.",
     "spool_bytes": "Bytes of payload in the spool of each of the largest topics.",
 }
+
+TABLES = {
+    "table_entries": "Entries of each table that clients or other servers can fill.",
+    "table_limit": "How many entries each of them takes.",
+}
+"""By table, as the fields of `TableSize`."""

@@ -10,11 +10,11 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-__all__ = ["HandoverBuffer"]
+__all__ = ["KEPT_LIMIT", "HandoverBuffer"]
 
-_KEPT_LIMIT = 1_024
+_CLIENT_LIMIT = 1_024
 """Notifications kept for a client that is expected."""
-_ALL_KEPT_LIMIT = 100_000
+KEPT_LIMIT = 100_000
 """Notifications kept for all of them, about 120 MB at most; for as many clients at most."""
 
 
@@ -23,13 +23,13 @@ class _Kept:
     until: float
     is_spare: bool = True
     """Whether all of it reaches the client at its present home too."""
-    frames: deque[bytes] = field(default_factory=lambda: deque(maxlen=_KEPT_LIMIT))
+    frames: deque[bytes] = field(default_factory=lambda: deque(maxlen=_CLIENT_LIMIT))
 
 
 class HandoverBuffer:
     """Clients that left for another home, and kept for those that are expected here."""
 
-    def __init__(self, grace_s: float, frame_limit: int = _ALL_KEPT_LIMIT) -> None:
+    def __init__(self, grace_s: float, frame_limit: int = KEPT_LIMIT) -> None:
         self._grace_s, self._frame_limit = grace_s, frame_limit
         self.frames = 0
         """Notifications that are kept."""

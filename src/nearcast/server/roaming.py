@@ -82,6 +82,12 @@ class Roaming:
         """By client: the server that it was sent to, or that it belongs to."""
         self._expected: dict[str, float] = {}
         """Clients on their way here, and until when they are expected."""
+        tables = effects.tables
+        self._expected_limit = tables.add(
+            "roaming_expected", _EXPECTED_LIMIT, lambda: len(self._expected)
+        )
+        self._wanted_limit = tables.add("roaming_wanted", _WANTED_LIMIT, lambda: self.wanted)
+        self._homes_limit = tables.add("roaming_homes", _HOMES_LIMIT, lambda: len(self._homes))
         self._wanted: dict[str, int] = {}
         self.wanted = 0
         """What they subscribe to: of each, and of all."""
@@ -126,7 +132,7 @@ class Roaming:
         is_other = self._homes.get(client, own) != home
         self._homes[client] = home
         self._homes.move_to_end(client)
-        if len(self._homes) > _HOMES_LIMIT:
+        if len(self._homes) > self._homes_limit:
             self._homes.popitem(last=False)
         return is_other
 
@@ -158,9 +164,9 @@ class Roaming:
         )
 
     def _has_room(self, client: str, subscriptions: int) -> bool:
-        if client not in self._expected and len(self._expected) >= _EXPECTED_LIMIT:
+        if client not in self._expected and len(self._expected) >= self._expected_limit:
             return False
-        return self.wanted - self._wanted.get(client, 0) + subscriptions <= _WANTED_LIMIT
+        return self.wanted - self._wanted.get(client, 0) + subscriptions <= self._wanted_limit
 
     def _expect(self, client: str, subscriptions: int, until: float) -> None:
         self.wanted += subscriptions - self._wanted.get(client, 0)
