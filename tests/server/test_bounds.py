@@ -5,9 +5,11 @@ from __future__ import annotations
 from nearcast.broker.audiences import SubscriberTable
 from nearcast.broker.broker import Broker
 from nearcast.broker.topic_settings import TopicSettings
+from nearcast.server.effects import Effects
 from nearcast.server.handover_buffer import HandoverBuffer
 from nearcast.server.site_orders import Orders, ServerOrder
 from nearcast.server.stream_targets import Capacity, StreamTargets
+from nearcast.server.unproved_publications import UnprovedPublications
 from nearcast.spool.changes import LiveState
 from nearcast.testing.simulated_site import SimulatedSite
 from nearcast.wire.actions import PublicationRefused
@@ -153,3 +155,16 @@ def test_what_is_kept_for_clients_on_their_way_is_bounded() -> None:
     _, given_up = buffer.expire(10.0)
     assert given_up == 998
     assert buffer.frames == 0
+    for number in range(3_000):  # of whom nothing is kept
+        buffer.keep(f"c{number}", [], now=20.0)
+    assert len(buffer._kept) == 1_000
+
+
+def test_tables_that_others_can_fill_are_scaled_by_one_setting_and_shown() -> None:
+    effects = Effects(table_factor=0.01)
+    buffer = UnprovedPublications(effects)
+    for number in range(100):
+        one = Publication("t", f"p{number}", 1, 1, 1, 2, 0.0, 0.0, b"x")
+        buffer.hold(one, "e2", 1)
+    assert effects.tables.sizes() == {"unproved_publications": (20, 20)}
+    assert effects.counts["unproved_dropped"] == 80

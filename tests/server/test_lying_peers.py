@@ -52,6 +52,7 @@ from nearcast.server.signed_orders import sign_orders
 from nearcast.server.site_orders import ClientOrder, Orders, TopicOrder
 from nearcast.server.spool_shares import SpoolShares
 from nearcast.server.subscriber_messages import (
+    Moved,
     Subscribers,
     SubscribersKnown,
 )
@@ -69,6 +70,7 @@ from nearcast.wire.hot_frames import encode_notify
 from nearcast.wire.messages import CloseReason, Notify, Prove
 from nearcast.wire.noise import public_key
 from nearcast.wire.publication import Publication
+from nearcast.wire.terms import Terms
 
 TRAFFIC = Rights(("traffic/#",), ("traffic/#",))
 STRANGER = SmallAuthority(b"\1" * 32)
@@ -395,6 +397,32 @@ def test_a_claim_cannot_use_up_the_counters() -> None:
         made.say(Claim("traffic/north", ("car",), Token(0, counter, "e2", 1)))
     assert _owned(made) == {"car": True, "sign": True}
     assert made.broker.counts["mesh_refused"] == 2
+
+
+def test_a_subscriber_with_terms_that_cannot_be_read_is_not_kept() -> None:
+    """Else what its true home says of it later could not be taken either."""
+    made = TwoEdges()
+    bad = {"car": Terms(where="price <")}
+    clients = (("car", 0.0, 0.0),)
+    before = made.broker.counts["mesh_refused"]
+    made.say(Subscribers("traffic/north", clients, False, terms=bad))
+    made.say(Subscribers("traffic/north", (("car", float("inf"), 0.0),), False))
+    made.say(Moved((("car", float("nan"), 0.0),)))
+    assert made.broker.counts["mesh_refused"] == before + 3
+    assert not made.broker.subscribers.homes_of("traffic/north", "car")
+
+
+def test_a_server_cannot_move_a_subscriber_that_it_never_told_of() -> None:
+    """Messages for areas would miss it."""
+    made = TwoEdges()
+    made.people["sign"].subscribe("traffic/north")
+    made.people["car"].subscribe("traffic/north")
+    made.site.run(3.0)
+    places = made.broker.subscribers._places
+    before = dict(places)
+    assert {"sign", "car"} <= before.keys()
+    made.say(Moved((("sign", 900.0, 900.0), ("car", 5.0, 5.0))))
+    assert places == before | {"car": (5.0, 5.0)}
 
 
 def test_a_server_that_no_orders_name_keeps_its_state_and_gives_its_streams() -> None:

@@ -229,12 +229,68 @@ def test_a_server_that_lies_about_who_arrives_gains_nothing() -> None:
     assert node is not None
     peers = node._peers
     bad = Terms(area="POLYGON ((0 0, 2 2, 2 0, 0 2, 0 0))")
-    for terms, x_km in ((bad, 1.0), (Terms(), float("nan"))):
-        message = Arriving("car", x_km, 0.5, 0.0, 0.0, ((TOPIC, terms),))
+    nan = float("nan")
+    lies: list[tuple[Terms, float, tuple[str, ...]]] = [
+        (bad, 1.0, (TOPIC,)),
+        (Terms(), nan, (TOPIC,)),
+        (Terms(), 1e10, (TOPIC,)),
+        (Terms(), 1.0, ("",)),
+        (Terms(), 1.0, ("a/#/b",)),
+        (Terms(), 1.0, ("\0flow",)),
+        (Terms(), 1.0, tuple(f"{number}/#" for number in range(65))),
+    ]
+    for terms, x_km, topics in lies:
+        wanted = tuple((topic, terms) for topic in topics)
+        message = Arriving("car", x_km, 0.5, 0.0, 0.0, wanted)
         peers.dispatch("e1", [encode_mesh(message)], site.now)
+    assert node.counts["mesh_refused"] == len(lies)
     there = gateway(site, "e2").clients
     assert not there.topics("car")
     # nobody has shown who this is: it may not subscribe
     message = Arriving("stranger", 1.0, 0.5, 0.0, 0.0, ((TOPIC, Terms()),))
     peers.dispatch("e1", [encode_mesh(message)], site.now)
     assert not there.topics("stranger")
+
+
+def test_what_is_prepared_for_clients_that_do_not_come_is_bounded() -> None:
+    site = city()
+    site.run(1.0)
+    node = site.servers["e2"].node
+    assert node is not None
+    wanted = tuple((f"t{number}", Terms()) for number in range(1_000))
+    for number in range(300):
+        message = Arriving(f"made up {number}", 1.0, 0.5, 0.0, 0.0, wanted)
+        node._peers.dispatch("e1", [encode_mesh(message)], site.now)
+    roaming = gateway(site, "e2").handover._roaming
+    assert roaming.wanted == 200_000
+    assert node.counts["roaming_refused"] == 100
+    site.run(20.0)
+    assert (roaming.wanted, roaming._expected) == (0, {})
+
+
+def test_a_client_that_reports_without_a_pause_has_its_next_home_told_once_a_second() -> None:
+    """Each time it is told all that the client subscribes to."""
+    site = city()
+    car = site.add_client("car", "e1", 0.9, 0.5)
+    site.connect([car])
+    car.subscribe(TOPIC)
+    site.run(5.0)
+    for number in range(300):
+        drive(car, 0.97, 0.49 + number % 2 / 100)
+        site.run(0.01)
+    node = site.servers["e1"].node
+    assert node is not None
+    assert 1 <= node.counts["roaming_announced"] <= 6
+
+
+def test_a_place_beyond_all_reach_is_refused() -> None:
+    site = city()
+    car = site.add_client("car", "e1", 0.9, 0.5)
+    site.connect([car])
+    site.run(3.0)
+    clients = gateway(site, "e1")
+    for x_km, y_km in ((1e200, 0.5), (0.5, -1e10)):
+        drive(car, x_km, y_km)
+        site.run(1.0)
+    assert clients.clients.place("car") == (0.9, 0.5)
+    assert clients.sessions.drops["invalid_field"] >= 2

@@ -128,6 +128,9 @@ class LimitsConfig(_Section, frozen=True):
     """Publishers that sent nothing for longer are forgotten where there are many."""
     streams: Count = 100_000
     """Pairs of topic and publisher among its clients whose server is remembered."""
+    table_factor: Annotated[float, Meta(ge=0.01, le=100)] = 1.0
+    """How large the other tables may be that clients and servers can fill: those of
+    ``nearcast_table_limit``, in relation to what they are by default."""
     takeover_s: Positive = 3.0
     """How long another server takes nothing before its streams are processed without it."""
 

@@ -5,7 +5,7 @@ Counters that are not listed are shown too, with their name as the meaning.
 
 from __future__ import annotations
 
-__all__ = ["COUNTERS", "GAUGES", "LOSSES"]
+__all__ = ["COUNTERS", "GAUGES", "LOSSES", "TABLES"]
 
 COUNTERS = {
     "publications": "Publications taken from clients here.",
@@ -38,6 +38,7 @@ LOSSES = {
     "notifications_too_large": "Notifications that do not fit into a datagram.",
     "notifications_dropped": "Notifications given up because too many waited for a client.",
     "notifications_missed": "Messages that a client's resumed subscription missed: they were gone.",
+    "roaming_refused": "Clients on their way here for whom nothing was prepared: too many.",
     "resumes_refused": "Questions for missed notifications that were not taken.",
     "refused_publications": "Publications that their client had no right to, by reason.",
     "urgent_too_many": "Messages of an urgent class above what it may be used: they wait like others.",
@@ -129,3 +130,9 @@ GAUGES = {
     "spool_messages": "Messages in the spool of each of the largest topics.",
     "spool_bytes": "Bytes of payload in the spool of each of the largest topics.",
 }
+
+TABLES = {
+    "table_entries": "Entries of each table that clients or other servers can fill.",
+    "table_limit": "How many entries each of them takes.",
+}
+"""By table, as the fields of `TableSize`."""

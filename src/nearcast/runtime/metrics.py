@@ -8,9 +8,10 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from heapq import nlargest
 
-from nearcast.runtime.metric_names import COUNTERS, GAUGES, LOSSES
+from nearcast.runtime.metric_names import COUNTERS, GAUGES, LOSSES, TABLES
 from nearcast.runtime.metric_text import MetricText
 from nearcast.server.outputs import StageDelays
+from nearcast.server.tables import TableSize
 
 __all__ = ["STAGES", "Gauges", "ServerMetrics", "StageHistogram"]
 
@@ -117,6 +118,8 @@ class ServerMetrics:
         """Called at each scrape."""
         self.read_losses: Callable[[], Mapping[str, Loss]] = dict
         """Called at each scrape: losses that other parts count, by their names in `LOSSES`."""
+        self.read_tables: Callable[[], Mapping[str, TableSize]] = dict
+        """Called at each scrape: tables that clients or other servers can fill."""
         self.queue_age_s = 0.0
         """How long the last datagram waited in the kernel."""
         self.loop_lag_s = 0.0
@@ -175,6 +178,9 @@ class ServerMetrics:
                 text.add_by(*metric, "topic", _largest(value))
             elif value is not None:  # without a limit there is nothing to show
                 text.add(*metric, value)
+        for at, (name, meaning) in enumerate(TABLES.items()):
+            sizes = [(table, size[at]) for table, size in sorted(self.read_tables().items())]
+            text.add_by(f"nearcast_{name}", "gauge", meaning, "table", sizes)
         text.add_histograms(
             "nearcast_stage_seconds",
             "How long stages took.",

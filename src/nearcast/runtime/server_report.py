@@ -20,6 +20,7 @@ from nearcast.runtime.spool_writer import SpoolWriter
 from nearcast.server.overlay_part import RingStatus
 from nearcast.server.peer_channels import PeerChannels
 from nearcast.server.server import Server
+from nearcast.server.tables import TableSize
 
 __all__ = ["ServerReport"]
 
@@ -54,6 +55,7 @@ class ServerReport:
         """Where operators ask; the shell puts it in."""
         metrics.counts = server.counts
         metrics.read_gauges, metrics.read_losses = self.gauges, self.losses
+        metrics.read_tables = self.tables
         metrics.refused_publications = server.refused_publications
         if server.sessions is not None:
             metrics.drops = server.sessions.drops
@@ -77,6 +79,7 @@ class ServerReport:
             "credential_days_left": round(self._trust.days_left, 1),
             "counts": dict(server.counts),
             "losses": self._metrics.losses(),
+            "tables": {name: size._asdict() for name, size in self.tables().items()},
             "flows": server.flows.status(),
             "ring": None if ring is None else asdict(ring),
             **links_status(self._mesh),
@@ -126,6 +129,17 @@ class ServerReport:
             spool_messages={name: len(one.spool) for name, one in topics.items()},
             spool_bytes={name: one.spool.size_bytes for name, one in topics.items()},
         )
+
+    def tables(self) -> dict[str, TableSize]:
+        """Return the tables that clients or other servers can fill."""
+        server, limits, wire = self._server, self._config.limits, self._config.wire
+        found = server.tables.sizes()
+        found["topics"] = TableSize(len(server.broker.topics), limits.topics)
+        found["streams"] = TableSize(len(server.targets), limits.streams)
+        if server.sessions is not None:
+            found["sessions"] = TableSize(len(server.sessions), wire.session_limit)
+            found["client_paces"] = TableSize(len(server.sessions.paces), wire.session_limit)
+        return found
 
     def losses(self) -> dict[str, int | Mapping[str, int] | None]:
         """Return what parts beside the state machine have lost or given up."""

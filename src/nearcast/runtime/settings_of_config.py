@@ -101,5 +101,6 @@ def settings_of(config: ServerConfig, manager: str, hung: frozenset[str]) -> Ser
         stream_limit=limits.publishers_per_topic,
         stream_idle_s=limits.publisher_idle_s,
         takeover_s=limits.takeover_s,
+        table_factor=limits.table_factor,
         classes=with_classes(config.classes),
     )

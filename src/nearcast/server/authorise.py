@@ -11,6 +11,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 
 from nearcast.errors import TrustError
+from nearcast.server.tables import Tables
 from nearcast.trust.credentials import ClientCredential
 from nearcast.trust.rights import Action, Rights, refusal
 from nearcast.trust.site_trust import SiteTrust
@@ -46,8 +47,11 @@ class Authoriser:
         are forgotten first, and asked for again.
     """
 
-    def __init__(self, trust: SiteTrust, vouched_limit: int) -> None:
-        self.trust, self._limit = trust, vouched_limit
+    def __init__(self, trust: SiteTrust, vouched_limit: int, tables: Tables | None = None) -> None:
+        self.trust = trust
+        self._limit = (tables or Tables()).add(
+            "credentials", vouched_limit, lambda: len(self._vouched)
+        )
         self._here: dict[str, _KnownClient] = {}
         """Those with a session here."""
         self._vouched: OrderedDict[str, _KnownClient] = OrderedDict()

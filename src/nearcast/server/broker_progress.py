@@ -66,6 +66,7 @@ class BrokerProgress:
         """By broker and topic: the highest offset."""
         self._behind: dict[tuple[str, str], _Behind] = {}
         """By broker and topic."""
+        self._limit = effects.tables.add("brokers_behind", _BEHIND_LIMIT, lambda: len(self._behind))
         self._unasked: dict[str, None] = {}
         """Brokers that restarted and do not know the subscribers here: they are asked later."""
 
@@ -86,7 +87,7 @@ class BrokerProgress:
         heard = self._heard.get(broker, {})
         if (broker, topic) in self._behind or (topic in heard and not was_away):
             return
-        if len(self._behind) >= _BEHIND_LIMIT:
+        if len(self._behind) >= self._limit:
             self._effects.counts["resumes_refused"] += 1
             return
         self._ask(broker, topic, heard.get(topic, 0), now)

@@ -25,7 +25,7 @@ from nearcast.server.subscriptions import Subscriptions
 from nearcast.server.vouching import Vouching
 from nearcast.server.way_teller import WayTeller
 from nearcast.wire.actions import Deliver, ServerEvent, SessionClosed, SessionOpened
-from nearcast.wire.areas import heading_of
+from nearcast.wire.areas import FURTHEST_KM, heading_of
 from nearcast.wire.messages import (
     CloseReason,
     Init,
@@ -301,6 +301,9 @@ class ClientGateway:
         self.subscriptions.subscribe(client, wish, now)
 
     def _on_report(self, client: str, said: Report | Init, now: float) -> None:
+        if max(abs(said.x_km), abs(said.y_km)) > FURTHEST_KM:
+            self.sessions.drops["invalid_field"] += 1
+            return
         self._effects.counts["reports"] += 1
         self._revocations.tell_one(client, now)
         heading_deg = heading_of(said.direction_deg, said.speed_mps)

@@ -71,7 +71,15 @@ def make_client_part(
     introductions.home = subscriptions
     authorise, limit = authoriser.authorise, wire.subscription_limit
     roaming = Roaming(
-        peers, sessions, homes, subscriptions, effects, authorise, vouching.show, limit
+        peers,
+        sessions,
+        homes,
+        subscriptions,
+        effects,
+        authorise,
+        vouching.show,
+        limit,
+        edge.patterns_per_client,
     )
     handover = Handover(peers, sessions, subscriptions, effects, authorise, edge.grace_s, roaming)
     return ClientGateway(

@@ -81,6 +81,7 @@ class Directory:
         self._asked: dict[str, None] = {}
         self.refused = 0
         """Claims for which there was no room."""
+        self._limit = peers.tables.add("directory_claims", _CLAIMS_LIMIT, self.__len__)
         peers.on(DirectoryClaim, self._on_claim)
         peers.on(DirectoryWanted, self._on_wanted)
         peers.on(DirectoryClaims, self._on_answer)
@@ -204,7 +205,7 @@ class Directory:
         if server not in self._peers.others and server != self._peers.server:
             raise WireError("a claim of a server that orders do not name")
         claims = self._claims.setdefault(server, {})
-        room = min(_CLAIMS_PER_SERVER - len(claims), _CLAIMS_LIMIT - len(self))
+        room = min(_CLAIMS_PER_SERVER - len(claims), self._limit - len(self))
         for name in message.names:
             if name not in claims:
                 if room <= 0:

@@ -24,6 +24,8 @@ class EarlyCopies:
         self._effects = effects
         self._waiting: list[tuple[float, str, Copies]] = []
         self._size_bytes = 0
+        tables = effects.tables
+        self._limit_bytes = tables.add("early_copies_bytes", _LIMIT_BYTES, lambda: self._size_bytes)
 
     def __bool__(self) -> bool:
         return bool(self._waiting)
@@ -32,7 +34,7 @@ class EarlyCopies:
         """Let a message wait."""
         self._waiting.append((now, server, message))
         self._size_bytes += _size_bytes(message)
-        while self._size_bytes > _LIMIT_BYTES or self._is_over(now):
+        while self._size_bytes > self._limit_bytes or self._is_over(now):
             _, _, oldest = self._waiting.pop(0)
             self._size_bytes -= _size_bytes(oldest)
             self._effects.counts["copies_not_expected"] += len(oldest.records)

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 from nearcast.broker.actions import TakenOver
 from nearcast.server.outputs import Incident, Outputs
+from nearcast.server.tables import Tables
 
 __all__ = ["Effects"]
 
@@ -16,8 +17,10 @@ _MOST_PAUSES = 512
 class Effects:
     """The outputs of the pass that is going on, and what the server has counted."""
 
-    def __init__(self) -> None:
+    def __init__(self, table_factor: float = 1.0) -> None:
         self.out = Outputs()
+        self.tables = Tables(table_factor)
+        """Those that clients or other servers can fill."""
         self.counts: Counter[str] = Counter()
         """What happened so far, by name; for metrics and the manager."""
         self.pauses_s: deque[float] = deque(maxlen=_MOST_PAUSES)

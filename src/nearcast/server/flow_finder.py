@@ -87,6 +87,12 @@ class FlowFinder:
         self._nets: dict[str, dict[NetPath, None]] = {}
         self._keys: dict[str, dict[tuple[NetPath, int, bool], Key]] = {}
         self._changed: dict[str, None] = {}
+        self._asked_limit = overlay.tables.add(
+            "flow_questions", _ASKED_LIMIT, lambda: len(self._asked)
+        )
+        self._segment_limit = overlay.tables.add(
+            "flow_answers", _SEGMENT_LIMIT, lambda: len(self._answers)
+        )
         self._now = float("-inf")
         self.refused = 0
         """Questions that were not asked because those of too many segments had no answer."""
@@ -105,7 +111,7 @@ class FlowFinder:
         # what is answered for one index counts for many: a burst asks a few only
         if index in asked or len(asked) >= _ASKED_PER_SEGMENT:
             return
-        if len(self._asked) >= _ASKED_LIMIT:
+        if len(self._asked) >= self._asked_limit:
             self.refused += 1
             return
         self._asked.setdefault(segment, {})[index] = None
@@ -192,7 +198,7 @@ class FlowFinder:
         if len(kept) > _RANGES_PER_SEGMENT:
             kept = [_Answer(low, high, server, now + _KEEP_S)]
         self._answers[segment] = kept
-        if len(self._answers) > _SEGMENT_LIMIT:
+        if len(self._answers) > self._segment_limit:
             del self._answers[next(iter(self._answers))]
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from nearcast.errors import WireError
 from nearcast.server.effects import Effects
-from nearcast.server.handover_buffer import HandoverBuffer
+from nearcast.server.handover_buffer import KEPT_LIMIT, HandoverBuffer
 from nearcast.server.mesh_messages import Undelivered
 from nearcast.server.peers import Peers
 from nearcast.server.presence import Presence
@@ -39,7 +39,8 @@ class Handover:
         self._authorise = authorise
         self._peers, self._sessions, self._effects = peers, sessions, effects
         self._subscriptions = subscriptions
-        self._buffer = HandoverBuffer(grace_s)
+        limit = effects.tables.add("handover_notifications", KEPT_LIMIT, lambda: self.kept)
+        self._buffer = HandoverBuffer(grace_s, limit)
         self._revision = 0
         self._homes: dict[str, str] = {}
         """By client, as the orders say."""

@@ -11,12 +11,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-__all__ = ["HandoverBuffer", "Kept"]
+__all__ = ["KEPT_LIMIT", "HandoverBuffer", "Kept"]
 
-_KEPT_LIMIT = 1_024
+_CLIENT_LIMIT = 1_024
 """Notifications kept for a client that is expected."""
-_ALL_KEPT_LIMIT = 100_000
-"""Notifications kept for all of them, about 120 MB at most."""
+KEPT_LIMIT = 100_000
+"""Notifications kept for all of them, about 120 MB at most; for as many clients at most."""
 
 
 class Kept(NamedTuple):
@@ -33,13 +33,13 @@ class _Waiting:
     until: float
     is_spare: bool = True
     """Whether all of it reaches the client at its present home too."""
-    frames: deque[Kept] = field(default_factory=lambda: deque(maxlen=_KEPT_LIMIT))
+    frames: deque[Kept] = field(default_factory=lambda: deque(maxlen=_CLIENT_LIMIT))
 
 
 class HandoverBuffer:
     """Clients that left for another home, and kept for those that are expected here."""
 
-    def __init__(self, grace_s: float, frame_limit: int = _ALL_KEPT_LIMIT) -> None:
+    def __init__(self, grace_s: float, frame_limit: int = KEPT_LIMIT) -> None:
         self._grace_s, self._frame_limit = grace_s, frame_limit
         self.frames = 0
         """Notifications that are kept."""
@@ -72,9 +72,10 @@ class HandoverBuffer:
         is_spare: bool = False,
     ) -> bool:
         """Keep notifications until the client is here; False when there is no room."""
-        if self.frames >= self._frame_limit:
-            return False
         kept = self._kept.get(client)
+        clients = len(self._kept) if kept is None else 0
+        if max(self.frames, clients) >= self._frame_limit:
+            return False
         if kept is None:
             kept = self._kept[client] = _Waiting(now)
         kept.until = now + self._grace_s

@@ -92,6 +92,11 @@ class HomeWitness:
         """By client: the last one."""
         self._questions: OrderedDict[tuple[str, str], _Question] = OrderedDict()
         """By server and client: those without a proof as yet."""
+        tables = effects.tables
+        self._proofs_limit = tables.add("home_proofs", _PROOFS_LIMIT, lambda: len(self._proofs))
+        self._questions_limit = tables.add(
+            "home_questions", _QUESTIONS_LIMIT, lambda: len(self._questions)
+        )
         self._asked = 0
         peers.on(HomeProved, self._on_answer)
 
@@ -161,7 +166,7 @@ class HomeWitness:
         is_denied = before is not None and before.is_denied and now - before.at < _DENIED_S
         self._questions[key] = question._replace(is_denied=is_denied)
         self._questions.move_to_end(key)
-        if len(self._questions) > _QUESTIONS_LIMIT:
+        if len(self._questions) > self._questions_limit:
             self._questions.popitem(last=False)
         self._effects.counts["home_proofs_asked"] += 1
         self._peers.send(server, ProveHome(client, question.nonce))
@@ -186,6 +191,6 @@ class HomeWitness:
         del self._questions[key]
         self._proofs[answer.client] = _Proof(server, question.since)
         self._proofs.move_to_end(answer.client)
-        if len(self._proofs) > _PROOFS_LIMIT:
+        if len(self._proofs) > self._proofs_limit:
             self._proofs.popitem(last=False)
         self._on_proved(server, answer.client, now)

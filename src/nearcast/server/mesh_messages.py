@@ -316,5 +316,7 @@ def _topics_of(message: MeshMessage) -> Iterable[str]:
         return message.servers
     if isinstance(message, Expects | SubscribersWanted):
         return message.topics
+    if isinstance(message, Arriving):
+        return [topic for topic, _ in message.subscriptions]
     topic = getattr(message, "topic", None)
     return () if topic is None else (topic,)

@@ -91,6 +91,11 @@ class OverlayPart:
         self._others: frozenset[str] = frozenset()
         self._wanted: dict[Key, None] = {}
         self._lookups: dict[int, Answered] = {}
+        tables = self.tables = peers.tables
+        self._key_limit = tables.add("overlay_keys", _KEY_LIMIT, lambda: len(self._wanted))
+        self._lookup_limit = tables.add(
+            "overlay_lookups", _LOOKUP_LIMIT, lambda: len(self._lookups)
+        )
         self._merge_at = float("inf")
         self._losses: Counter[str] = Counter()
         self.deliver: Callable[[Key, Any, str, float], None] = lambda key, payload, origin, now: (
@@ -104,7 +109,7 @@ class OverlayPart:
     def add_key(self, key: Key, now: float) -> bool:
         """Begin to hold a key until `remove_key`; False: there are too many."""
         if key not in self._wanted:
-            if len(self._wanted) >= _KEY_LIMIT:
+            if len(self._wanted) >= self._key_limit:
                 self._losses["keys_refused"] += 1
                 return False
             self._wanted[key] = None
@@ -119,7 +124,7 @@ class OverlayPart:
 
     def lookup(self, target: Key, answered: Answered, now: float) -> None:
         """Ask for the node responsible for a key; `answered` is called once, maybe at once."""
-        if len(self._lookups) >= _LOOKUP_LIMIT:
+        if len(self._lookups) >= self._lookup_limit:
             self._losses["lookups_refused"] += 1
             answered(None, now)
             return

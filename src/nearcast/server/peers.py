@@ -31,7 +31,7 @@ class Peers:
     def __init__(self, server: str, manager: str, channels: PeerChannels, effects: Effects) -> None:
         self.server, self.manager = server, manager
         """The ids of this server and of the manager."""
-        self._channels, self._effects = channels, effects
+        self._channels, self._effects, self.tables = channels, effects, effects.tables
         self.incarnation = channels.incarnation
         """Another number after each start."""
         self._handlers: dict[type, Callable[[str, Any, float], None]] = {}

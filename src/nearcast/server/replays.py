@@ -22,9 +22,8 @@ from nearcast.wire.hot_frames import encode_notify
 __all__ = ["Replays"]
 
 _WAITING_LIMIT = 10_000
-"""Questions that may wait for their answers; clients repeat what is refused."""
-_HOME_LIMIT = _WAITING_LIMIT // 2
-"""The same for one home: others are answered too."""
+"""Questions that may wait for their answers, half of them of one home; clients repeat what is
+refused."""
 _PER_PASS = 2_000
 """Notifications, about, after which other events have their turn."""
 _PER_ANSWER = 2_000
@@ -59,6 +58,7 @@ class Replays:
         known."""
         self._by_home: Counter[str] = Counter()
         """How many of them each home has."""
+        self._limit = effects.tables.add("resumes", _WAITING_LIMIT, lambda: len(self._waiting))
         self._has_more = False
         peers.on(Resume, self._on_resume)
 
@@ -66,7 +66,7 @@ class Replays:
         """Take a question; it is answered at the end of this pass or of a later one."""
         key = (home, topic, client)
         if key not in self._waiting and (
-            len(self._waiting) >= _WAITING_LIMIT or self._by_home[home] >= _HOME_LIMIT
+            len(self._waiting) >= self._limit or self._by_home[home] >= (self._limit + 1) // 2
         ):
             self._effects.counts["resumes_refused"] += 1
             return

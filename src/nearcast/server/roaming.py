@@ -21,7 +21,9 @@ from nearcast.server.peers import Peers
 from nearcast.server.site_orders import CoverageOrder, Orders
 from nearcast.server.subscriptions import Subscriptions
 from nearcast.trust.rights import Action
-from nearcast.wire.areas import heading_of
+from nearcast.trust.topic_pattern import check_pattern, is_pattern
+from nearcast.wire.areas import check_places, heading_of
+from nearcast.wire.init_gate import TokenBuckets
 from nearcast.wire.messages import Init, Report, Subscribe
 from nearcast.wire.server_sessions import ServerSessions
 from nearcast.wire.terms import check_terms
@@ -38,6 +40,11 @@ _MARGIN_KM = 0.03
 _EXPECTED_S = 15.0
 """How long a client is expected that does not come."""
 _EXPECTED_LIMIT = 20_000
+_WANTED_LIMIT = 200_000
+"""Subscriptions of all clients that are expected."""
+_ANNOUNCE_S = 1.0
+"""How often the next home hears of a client at most: it may have many subscriptions, and report as
+fast as it likes."""
 _HOMES_LIMIT = 100_000
 _FASTEST_MPS = 100.0
 
@@ -49,8 +56,8 @@ class Roaming:
     ----------
     show
         Shows a server the credentials of clients, before it is told of them.
-    subscription_limit
-        Most subscriptions of a client.
+    subscription_limit, pattern_limit
+        Most subscriptions of a client, and most with wildcards.
     """
 
     def __init__(
@@ -63,16 +70,28 @@ class Roaming:
         authorise: Callable[[str, Action, str], str | None],
         show: Callable[[str, Iterable[str]], None],
         subscription_limit: int,
+        pattern_limit: int,
     ) -> None:
         self._peers, self._sessions, self._clients = peers, sessions, clients
         self._subscriptions, self._effects = subscriptions, effects
-        self._authorise, self._show, self._limit = authorise, show, subscription_limit
+        self._authorise, self._show = authorise, show
+        self._limit, self._pattern_limit = subscription_limit, pattern_limit
         self._coverage: Coverage[str] | None = None
         self._order: CoverageOrder | None = None
         self._homes: OrderedDict[str, str] = OrderedDict()
         """By client: the server that it was sent to, or that it belongs to."""
         self._expected: dict[str, float] = {}
         """Clients on their way here, and until when they are expected."""
+        tables = effects.tables
+        self._expected_limit = tables.add(
+            "roaming_expected", _EXPECTED_LIMIT, lambda: len(self._expected)
+        )
+        self._wanted_limit = tables.add("roaming_wanted", _WANTED_LIMIT, lambda: self.wanted)
+        self._homes_limit = tables.add("roaming_homes", _HOMES_LIMIT, lambda: len(self._homes))
+        self._wanted: dict[str, int] = {}
+        self.wanted = 0
+        """What they subscribe to: of each, and of all."""
+        self._announced = TokenBuckets(1 / _ANNOUNCE_S, 2.0, _HOMES_LIMIT)
         self.on_expected: Callable[[str], None] = lambda client: None
         """Is told of a client that is expected, whatever was before."""
         peers.on(Arriving, self._on_arriving)
@@ -99,7 +118,7 @@ class Roaming:
 
     def moved(self, client: str, said: Report | Init, now: float) -> bool:
         """Look where a client is and will be; tell whether its home is another one now."""
-        self._expected.pop(client, None)
+        self._expect_no_more(client)
         coverage, own = self._coverage, self._peers.server
         # who has never said where it is does not drive
         if coverage is None or (said.x_km == 0.0 and said.y_km == 0.0):
@@ -108,19 +127,19 @@ class Roaming:
         stays = here == own or coverage.is_near(own, said.x_km, said.y_km, _MARGIN_KM)
         home = own if stays else here
         following = here if here != own else coverage.at(*_ahead(said))
-        if following != own:
+        if following != own and self._announced.take(client, now):
             self._announce(client, said, following)
         is_other = self._homes.get(client, own) != home
         self._homes[client] = home
         self._homes.move_to_end(client)
-        if len(self._homes) > _HOMES_LIMIT:
+        if len(self._homes) > self._homes_limit:
             self._homes.popitem(last=False)
         return is_other
 
     def expire(self, now: float) -> None:
         """Forget who was expected and did not come."""
         for client in [one for one, until in self._expected.items() if until <= now]:
-            del self._expected[client]
+            self._expect_no_more(client)
             self._effects.counts["roaming_not_arrived"] += 1
             if client not in self._sessions:
                 self._subscriptions.end(client, self._subscriptions.forget(client))
@@ -144,20 +163,38 @@ class Roaming:
             server, Arriving(client, said.x_km, said.y_km, said.direction_deg, speed_mps, wanted)
         )
 
+    def _has_room(self, client: str, subscriptions: int) -> bool:
+        if client not in self._expected and len(self._expected) >= self._expected_limit:
+            return False
+        return self.wanted - self._wanted.get(client, 0) + subscriptions <= self._wanted_limit
+
+    def _expect(self, client: str, subscriptions: int, until: float) -> None:
+        self.wanted += subscriptions - self._wanted.get(client, 0)
+        self._expected[client], self._wanted[client] = until, subscriptions
+
+    def _expect_no_more(self, client: str) -> None:
+        self._expected.pop(client, None)
+        self.wanted -= self._wanted.pop(client, 0)
+
     def _on_arriving(self, _server: str, message: Arriving, now: float) -> None:
         client, wanted = message.client, dict(message.subscriptions)
-        numbers = message.x_km, message.y_km, message.direction_deg, message.speed_mps
-        if not all(map(math.isfinite, numbers)) or len(message.subscriptions) > self._limit:
+        numbers = message.direction_deg, message.speed_mps
+        check_places([(message.x_km, message.y_km)])
+        patterns = [topic for topic in wanted if is_pattern(topic)]
+        are_too_many = len(wanted) > self._limit or len(patterns) > self._pattern_limit
+        if not all(map(math.isfinite, numbers)) or are_too_many:
             raise WireError("Arriving holds a place or subscriptions that cannot be")
+        for pattern in patterns:
+            check_pattern(pattern)
         for terms in wanted.values():
             check_terms(terms)
         is_here = client in self._sessions and not self._sessions.is_visitor(client)
         if self._coverage is None or is_here:
             return  # this server knows nothing of coverage as yet, or the client was faster
-        if client not in self._expected and len(self._expected) >= _EXPECTED_LIMIT:
+        if not self._has_room(client, len(wanted)):
             self._effects.counts["roaming_refused"] += 1
             return
-        self._expected[client] = now + _EXPECTED_S
+        self._expect(client, len(wanted), now + _EXPECTED_S)
         self.on_expected(client)
         heading_deg = heading_of(message.direction_deg, message.speed_mps)
         self._clients.move(client, message.x_km, message.y_km, heading_deg)

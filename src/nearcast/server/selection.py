@@ -41,6 +41,7 @@ class Selection:
         """Empty: what says nothing of itself is for everybody here."""
         self._told: OrderedDict[tuple[str, str, str], Told] = OrderedDict()
         """By client, topic and publisher."""
+        self._limit = effects.tables.add("selective_streams", _TOLD_LIMIT, lambda: len(self._told))
 
     def split(
         self,
@@ -123,7 +124,7 @@ class Selection:
         if notify.epoch > epoch:
             sequence = 0
         told[key] = (notify.epoch, max(sequence, notify.sequence))
-        if len(told) > _TOLD_LIMIT:
+        if len(told) > self._limit:
             told.popitem(last=False)
         # what is told again waits for nothing: not all before it was meant for this client
         return sequence if notify.previous and sequence < notify.sequence else 0

@@ -102,12 +102,13 @@ class Server:
         self.loop_lag_s = self.commit_wait_s = 0.0
         """The longest recent pause of the shell's loop, and how long the oldest group waits to be
         written; the shell sets them."""
-        effects = self._effects = Effects()
+        effects = self._effects = Effects(settings.table_factor)
         self.counts, self.refused_publications = effects.counts, effects.refused_publications
         peers = self._peers = Peers(settings.server, settings.manager, channels, effects)
+        self.tables = effects.tables
         ring = self.ring = RingPart(peers, chance)
         directory = self.subscribers = SubscriberDirectory()
-        authoriser = self._authoriser = Authoriser(trust, settings.vouched_limit)
+        authoriser = self._authoriser = Authoriser(trust, settings.vouched_limit, effects.tables)
         classes = ClassGate(settings.classes, authoriser, self.counts)
         tickets, recovered = count(1).__next__, recovered or {}
         flows = self.flows = FlowPart(
@@ -200,12 +201,11 @@ class Server:
         pass_on = clients.handover.pass_on if clients else lambda client, frames, now: None
         note = clients.resumption.progress.note if clients else lambda broker, reached: None
         hearers = clients.hearers if clients else lambda topic, some, now: some
-        selection = clients.selection if clients else None
-        told = (pass_on, hearers, note, classes.urgency, selection)
+        told = (pass_on, hearers, note, classes.urgency, clients.selection if clients else None)
         self._delivery = Delivery(peers, directory, effects, clock, sessions, *told)
         forget = clients.forget_topic if clients else lambda topic: None
-        ask, shown = self._introductions.ask, self._shown
-        part.connect(self._delivery, router, self._vouching, shown, witness, ask, forget)
+        ask = self._introductions.ask
+        part.connect(self._delivery, router, self._vouching, self._shown, witness, ask, forget)
         flows.connect(router, part.broker)
         peers.on(NewOrders, self._on_orders)
 

@@ -53,6 +53,8 @@ class ServerSettings:
     """How long a publisher is remembered that sends nothing, where there are many."""
     vouched_limit: int = 20_000
     """Most clients of other servers whose credentials are remembered."""
+    table_factor: float = 1.0
+    """How large the tables that clients and other servers can fill may be, see `Tables`."""
     report_interval_s: float = 2.0
     """How often the manager hears of the load."""
     takeover_s: float = 3.0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 
 from nearcast.broker.audiences import SubscriberTable
@@ -10,6 +11,7 @@ from nearcast.server.subscriber_messages import (
     Subscribers,
     Unsubscribed,
 )
+from nearcast.wire.areas import check_places
 from nearcast.wire.terms import NO_TERMS, Terms, check_terms
 
 __all__ = ["SubscriberDirectory"]
@@ -26,6 +28,8 @@ class SubscriberDirectory(SubscriberTable):
         super().__init__()
         self._homes: dict[str, dict[str, dict[str, Terms]]] = {}
         """By topic or pattern, and subscriber: the homes that told of it, and of its terms."""
+        self._told: Counter[tuple[str, str]] = Counter()
+        """By home and client: how many subscriptions the home told of."""
 
     def homes_of(self, topic: str, client: str) -> tuple[str, ...]:
         """Return the homes of a subscriber."""
@@ -48,7 +52,8 @@ class SubscriberDirectory(SubscriberTable):
         return found
 
     def on_subscribers(self, home: str, message: Subscribers) -> None:
-        """Take what a home says about a topic; WireError when terms have a mistake."""
+        """Take what a home says about a topic; WireError when terms or places have a mistake."""
+        check_places((x_km, y_km) for _, x_km, y_km in message.clients)
         for terms in message.terms.values():
             check_terms(terms)
         if message.complete:
@@ -65,6 +70,7 @@ class SubscriberDirectory(SubscriberTable):
                 homes[home] = terms
                 self.subscribe(message.topic, client, _together(homes))
             if is_new:
+                self._told[home, client] += 1
                 self.note_change(message.topic)  # also of one that is known at another home
             self.move(client, x_km, y_km)
 
@@ -74,9 +80,10 @@ class SubscriberDirectory(SubscriberTable):
             self._withdraw(message.topic, client, home)
 
     def on_moved(self, home: str, message: Moved) -> None:
-        """Take the places of clients of a home."""
+        """Take the places of clients of a home; of others it says nothing that counts."""
+        check_places((x_km, y_km) for _, x_km, y_km in message.clients)
         for client, x_km, y_km in message.clients:
-            if client in self._places:
+            if (home, client) in self._told:
                 self.move(client, x_km, y_km)
 
     def forget_home(self, home: str) -> None:
@@ -97,7 +104,10 @@ class SubscriberDirectory(SubscriberTable):
     def _withdraw(self, topic: str, client: str, home: str) -> None:
         known = self._homes.get(topic, {})
         homes = known.get(client, {})
-        homes.pop(home, None)
+        if homes.pop(home, None) is not None:
+            self._told[home, client] -= 1
+            if not self._told[home, client]:
+                del self._told[home, client]
         self.note_change(topic)
         if homes:
             self.subscribe(topic, client, _together(homes))

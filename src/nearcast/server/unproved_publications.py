@@ -21,6 +21,7 @@ class UnprovedPublications:
         self._effects = effects
         self._held: OrderedDict[tuple[str, str], list[tuple[Publication, int]]] = OrderedDict()
         self._count = 0
+        self._limit = effects.tables.add("unproved_publications", _LIMIT, lambda: self._count)
 
     def hold(self, publication: Publication, home: str, version: int) -> None:
         """Keep a publication, with the version that its home goes by; the oldest make room."""
@@ -30,7 +31,7 @@ class UnprovedPublications:
             self._count += 1
         else:
             self._effects.counts["unproved_dropped"] += 1
-        while self._count > _LIMIT:
+        while self._count > self._limit:
             _, dropped = self._held.popitem(last=False)
             self._count -= len(dropped)
             self._effects.counts["unproved_dropped"] += len(dropped)

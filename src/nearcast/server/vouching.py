@@ -50,6 +50,9 @@ class Vouching:
         """By server: clients whose present credential it has seen."""
         self._asked: OrderedDict[str, float] = OrderedDict()
         """Clients that another server was asked for, and when."""
+        self._asked_limit = effects.tables.add(
+            "credentials_asked", _ASKED_LIMIT, lambda: len(self._asked)
+        )
         peers.on(Vouch, self._on_vouch)
         peers.on(WhoIs, self._on_who_is)
 
@@ -93,7 +96,7 @@ class Vouching:
             return
         self._asked.pop(client, None)
         self._asked[client] = now
-        if len(self._asked) > _ASKED_LIMIT:
+        if len(self._asked) > self._asked_limit:
             self._asked.popitem(last=False)
         self._peers.send(server, WhoIs((client,)))
 

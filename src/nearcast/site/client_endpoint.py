@@ -112,7 +112,10 @@ class ClientEndpoint:
             raise RequestError(HTTPStatus.UNAUTHORIZED, "show the token: Authorization: Bearer ...")
 
     def _route(self, request: Request) -> AsyncGenerator[dict[str, Any], None]:
-        place = urlsplit(request.target)
+        try:
+            place = urlsplit(request.target)
+        except ValueError as error:  # brackets that are no address
+            raise RequestError(HTTPStatus.BAD_REQUEST, f"the target: {error}") from None
         match request.method, place.path:
             case "GET", "/status":
                 return self._status()

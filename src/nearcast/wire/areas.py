@@ -5,6 +5,7 @@ The geometry is imported when the first area comes: a program that uses none doe
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -14,7 +15,10 @@ if TYPE_CHECKING:
     from nearcast.geo.area import AreaOfInterest
     from nearcast.geo.bounds import Bounds
 
-__all__ = ["area_of", "bounds_of", "check_area", "heading_of"]
+__all__ = ["FURTHEST_KM", "area_of", "bounds_of", "check_area", "check_places", "heading_of"]
+
+FURTHEST_KM = 1e9
+"""From the origin, of any place: with places beyond it nobody has to compute."""
 
 
 @lru_cache(4_096)
@@ -33,6 +37,13 @@ def bounds_of(text: str, now_s: float) -> Bounds:
 def heading_of(direction_deg: float, speed_mps: float) -> float | None:
     """Return where who reports this is heading; None: it says nothing of it."""
     return direction_deg if direction_deg or speed_mps else None
+
+
+def check_places(places: Iterable[tuple[float, float]]) -> None:
+    """Raise WireError when a place is none, or too far away."""
+    for x_km, y_km in places:
+        if not (abs(x_km) <= FURTHEST_KM and abs(y_km) <= FURTHEST_KM):
+            raise WireError(f"a client cannot be at ({x_km:g}, {y_km:g})")
 
 
 def check_area(text: str) -> None:

@@ -14,6 +14,7 @@ from struct import Struct
 from google.protobuf.message import DecodeError
 
 from nearcast.errors import WireError
+from nearcast.wire.areas import FURTHEST_KM
 from nearcast.wire.codec import Refused, check_published_topic, encode, notify_fields
 from nearcast.wire.generated import nearcast_pb2
 from nearcast.wire.messages import Notify, Published
@@ -40,7 +41,6 @@ RECEIVED = 13
 """Type of a Received frame."""
 
 _LARGEST = 1 << 63
-_FURTHEST_KM = 1e9
 _NOTIFIED_TAG = 11 << 3 | 1
 _pack_time = Struct("<BQ").pack
 _parse_publish = nearcast_pb2.Publish.FromString
@@ -60,7 +60,7 @@ def decode_publication(body: bytes, publisher: str, received_us: int) -> Publica
     x_km = y_km = nan
     if parsed.has_position:
         x_km, y_km = parsed.x_km, parsed.y_km
-        if not (-_FURTHEST_KM <= x_km <= _FURTHEST_KM and -_FURTHEST_KM <= y_km <= _FURTHEST_KM):
+        if not (-FURTHEST_KM <= x_km <= FURTHEST_KM and -FURTHEST_KM <= y_km <= FURTHEST_KM):
             raise Refused("invalid_field")
     if (
         check_published_topic(topic) is not None

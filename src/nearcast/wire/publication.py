@@ -11,6 +11,8 @@ from struct import Struct, error
 
 import msgspec
 
+from nearcast.wire.areas import FURTHEST_KM
+
 __all__ = ["AS_IT_IS", "NO_NOTICES", "Origin", "Publication", "decode_record"]
 
 NO_NOTICES = b"\x00"
@@ -147,6 +149,8 @@ def decode_record(topic: str, record: bytes, origin: Origin | None = None) -> Pu
         raise ValueError("a record is cut short or of an unknown origin")
     if published >= _LARGEST or received >= _LARGEST:
         raise ValueError("a record has a time out of range")
+    if abs(x) > FURTHEST_KM or abs(y) > FURTHEST_KM:  # not a number: it has no place
+        raise ValueError("a record has a place out of range")
     if origin is not None and origin != said:
         said = origin
         record = bytes((origin | mark,)) + record[1:]

@@ -14,7 +14,7 @@ from nearcast.content.attributes import Attributes
 from nearcast.content.expression import Expression
 from nearcast.content.filter_text import read_filter
 from nearcast.errors import FilterError, WireError
-from nearcast.wire.areas import area_of, check_area
+from nearcast.wire.areas import FURTHEST_KM, area_of, check_area
 from nearcast.wire.messages import Subscribe
 
 __all__ = ["NO_TERMS", "Place", "Terms", "check_terms", "expression_of", "wish_terms"]
@@ -47,7 +47,7 @@ class Terms(msgspec.Struct, frozen=True, array_like=True):
             return False
         if not self.area:
             return True
-        if place is None:
+        if place is None or not max(map(abs, place)) <= FURTHEST_KM:
             return False
         east, north = own if self.follows else (0.0, 0.0)
         return area_of(self.area).selects(place[0] - east, place[1] - north, None, now_s)

@@ -16,7 +16,7 @@ import msgspec
 
 from nearcast.broker.actions import Copy
 from nearcast.broker.sequence_gate import Verdict
-from nearcast.experiments.survive import catching
+from nearcast.experiments.survive import catching, defects
 from nearcast.server.mesh_messages import MeshMessage
 from nearcast.server.peer_channel import decode_frame
 from nearcast.server.peer_channels import PeerChannels
@@ -323,6 +323,48 @@ def _all_mutants() -> Iterable[Mutant]:
             f"{_WIRE}ways.Ways.met",
             _nothing,
             catching.revoked_home,
+        ),
+        Mutant(
+            "any processor is run",
+            f"{_SERVER}topic_registry.check_allowed",
+            _nothing,
+            defects.any_processor,
+        ),
+        Mutant(
+            "sessions of revoked clients go on",
+            f"{_WIRE}server_sessions.ServerSessions.end_invalid",
+            _nothing,
+            defects.revoked_session,
+        ),
+        Mutant(
+            "publications are taken while the disk stalls",
+            f"{_SERVER}server.Server._is_ready",
+            _yes,
+            defects.back_pressure,
+        ),
+        Mutant(
+            "no payload is too large",
+            f"{_WIRE}server_session.payload_room",
+            lambda *_: 1 << 16,
+            defects.payload_sizes,
+        ),
+        Mutant(
+            "a token of enrolment replaces keys",
+            f"{_SERVER}enrolment._check_stranger",
+            _nothing,
+            defects.any_token,
+        ),
+        Mutant(
+            "where streams go is remembered for ever",
+            f"{_SERVER}stream_targets.islice",
+            lambda *_: (),
+            defects.stream_targets,
+        ),
+        Mutant(
+            "handshakes need no cookie",
+            f"{_WIRE}handshake_gate.HandshakeGate._is_quiet",
+            _yes,
+            defects.handshake_budget,
         ),
         Mutant(
             "bad UTF-8 between servers raises",

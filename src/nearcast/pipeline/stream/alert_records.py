@@ -18,6 +18,9 @@ from nearcast.wire.publication import Origin, Publication
 
 __all__ = ["AlertMaker", "KnownRecords", "alerts_of"]
 
+_TOPICS_LIMIT = 10_000
+"""As many as a server manages without orders: clients bring topics into being."""
+
 
 class KnownRecords:
     """The last records by their identity, so that each counts once; 8 bytes each when pickled."""
@@ -62,7 +65,8 @@ class AlertMaker:
     def __init__(self, settings: KafkaSettings, options: Mapping[str, Any]) -> None:
         self._settings, self._options = settings, dict(options)
         Events(**self._options)  # complains now
-        self._topics: dict[str, TopicAlerts] = {}
+        self._topics: OrderedDict[str, TopicAlerts] = OrderedDict()
+        """The one that was used longest ago begins anew when there are too many."""
 
     def forget(self) -> None:
         """Begin anew: another consumer of the group has gone on meanwhile."""
@@ -72,9 +76,10 @@ class AlertMaker:
         """Return the alerts that a publication causes, as records for Kafka."""
         if record.topic is None:
             return []
-        topic = self._topics.get(record.topic)
-        if topic is None:
-            topic = self._topics[record.topic] = TopicAlerts(Events(**self._options))
+        topic = self._topics.pop(record.topic, None) or TopicAlerts(Events(**self._options))
+        self._topics[record.topic] = topic
+        if len(self._topics) > _TOPICS_LIMIT:
+            self._topics.popitem(last=False)
         alerts = alerts_of(topic, record, identity)
         return [alert_record(one, part, self._settings) for part, one in enumerate(alerts)]
 
