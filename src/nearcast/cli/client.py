@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from nearcast.cli.client_endpoint import endpoint
-from nearcast.cli.manager_access import find_authority, find_manager, find_standalone
+from nearcast.cli.client_enrol import enrol
+from nearcast.cli.client_options import (
+    credentials_option,
+    degrees_option,
+    discover_option,
+    lines_option,
+    timeout_option,
+)
 from nearcast.errors import ConfigError, WireError
 
 if TYPE_CHECKING:
@@ -19,38 +25,6 @@ if TYPE_CHECKING:
     from nearcast.wire.cursors import SavedCursors
 
 __all__ = ["client"]
-
-Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
-
-_credentials_option: Decorator = click.option(
-    "--credentials",
-    type=click.Path(path_type=Path),
-    required=True,
-    help="The client's file, as `nearcast client enrol` writes it.",
-)
-_discover_option: Decorator = click.option(
-    "--discover",
-    default="",
-    metavar="HOW",
-    help="Look for servers first: dns:DOMAIN, dns:DOMAIN@HOST:PORT of a name server, or mdns. Those "
-    "that the site's authority has signed are tried before those of the file.",
-)
-_timeout_option: Decorator = click.option(
-    "--timeout",
-    "timeout_s",
-    type=click.FloatRange(min=0, min_open=True),
-    default=10.0,
-    show_default=True,
-    help="Seconds to wait for a connection or an answer.",
-)
-_degrees_option: Decorator = click.option(
-    "--degrees",
-    is_flag=True,
-    help="Positions and areas are longitude and latitude (WGS84), not km.",
-)
-_lines_option: Decorator = click.option(
-    "--json", "as_json", is_flag=True, help="Print JSON on stdout, one object per line."
-)
 
 
 @click.group()
@@ -69,8 +43,8 @@ def client() -> None:
 
 
 @client.command()
-@_credentials_option
-@_discover_option
+@credentials_option
+@discover_option
 @click.option("--topic", help="Topic of lines that name none, and of --message.")
 @click.option("--message", help="Publish this text instead of lines from standard input.")
 @click.option(
@@ -81,7 +55,7 @@ def client() -> None:
     help="What subscribers' filters look at: a text, a number, true or false; repeatable.",
 )
 @click.option("--area", help="Who gets it: clients in this area; GeoJSON or WKT in km, or @FILE.")
-@_degrees_option
+@degrees_option
 @click.option(
     "--valid-s",
     type=click.FloatRange(min=0, min_open=True),
@@ -95,8 +69,8 @@ def client() -> None:
     help="How urgent it is: emergency, control, lane_change, consumer or one of the site's own.",
 )
 @click.option("--not-durable", is_flag=True, help="Send once, without acknowledgement.")
-@_timeout_option
-@_lines_option
+@timeout_option
+@lines_option
 def publish(
     credentials: Path,
     discover: str,
@@ -140,8 +114,8 @@ def publish(
 
 
 @client.command()
-@_credentials_option
-@_discover_option
+@credentials_option
+@discover_option
 @click.option("--topic", "topics", multiple=True, required=True, help="Topic; may be repeated.")
 @click.option(
     "--where",
@@ -150,7 +124,7 @@ def publish(
 )
 @click.option("--area", help="Only what happens in this area; GeoJSON or WKT in km, or @FILE.")
 @click.option("--within-km", type=float, help="Only what happens so near to this client.")
-@_degrees_option
+@degrees_option
 @click.option(
     "--resume",
     "cursor_file",
@@ -165,7 +139,7 @@ def publish(
     type=click.FloatRange(min=0),
     help="End after this many seconds; exit code 2 when --count was not reached.",
 )
-@_timeout_option
+@timeout_option
 @click.option("--json", is_flag=True, expose_value=False, help="Always on: output is JSON lines.")
 def subscribe(
     credentials: Path,
@@ -226,17 +200,17 @@ def subscribe(
 
 
 @client.command()
-@_credentials_option
-@_discover_option
+@credentials_option
+@discover_option
 @click.option("--x-km", type=float, help="Where the client is; without it, lines are read.")
 @click.option("--y-km", type=float)
 @click.option("--lon", type=float, help="With --degrees, instead of both.")
 @click.option("--lat", type=float)
-@_degrees_option
+@degrees_option
 @click.option("--direction-deg", type=float, default=0.0, help="Clockwise from north.")
 @click.option("--speed-mps", type=float, default=0.0)
-@_timeout_option
-@_lines_option
+@timeout_option
+@lines_option
 def report(
     credentials: Path,
     discover: str,
@@ -285,12 +259,12 @@ def report(
 
 
 @client.command()
-@_credentials_option
-@_discover_option
+@credentials_option
+@discover_option
 @click.option("--count", type=click.IntRange(min=1), default=1, show_default=True)
 @click.option("--size", "size_bytes", type=click.IntRange(min=0), default=0, show_default=True)
-@_timeout_option
-@_lines_option
+@timeout_option
+@lines_option
 def echo(
     credentials: Path,
     discover: str,
@@ -319,104 +293,6 @@ def echo(
                 click.echo(f"{host}:{port} answered in {round_trip_ms} ms")
     if lost == count:
         raise NotConnectedError(f"none of {count} echoes came back from {host}:{port}")
-
-
-@client.command()
-@click.argument("name", required=False)
-@click.option("--data", type=click.Path(path_type=Path), help="Folder of a standalone server.")
-@click.option(
-    "--site",
-    type=click.Path(path_type=Path),
-    help="Instead of --data: folder of a site on this machine, or the scenario that `nearcast up` was given.",
-)
-@click.option("--manager", "manager_url", help="Instead of both: http://HOST:PORT")
-@click.option(
-    "--token-file", type=click.Path(path_type=Path), help="With --manager: file with its token."
-)
-@click.option(
-    "--authority",
-    help="With --manager: public key of the site's authority, 64 hex digits or a file with them.",
-)
-@click.option(
-    "--publish", "publishes", multiple=True, metavar="PATTERN", help="Topics; repeatable."
-)
-@click.option("--subscribe", "subscribes", multiple=True, metavar="PATTERN", help="Topics.")
-@click.option("--class", "classes", multiple=True, metavar="CLASS", help="Urgent ones it may use.")
-@click.option("--days", type=float, help="How long the credential counts.  [default: as the site]")
-@click.option("--id", "id_", help="The client's id, instead of NAME.")
-@click.option("--out", type=click.Path(path_type=Path), required=True, help="File to write.")
-@click.option("--overwrite", is_flag=True, help="Replace the file; the key in it is lost.")
-@click.option("--x-km", type=float, help="Where the client is.")
-@click.option("--y-km", type=float)
-@_timeout_option
-@_lines_option
-def enrol(
-    name: str | None,
-    data: Path | None,
-    site: Path | None,
-    manager_url: str | None,
-    token_file: Path | None,
-    authority: str | None,
-    publishes: tuple[str, ...],
-    subscribes: tuple[str, ...],
-    classes: tuple[str, ...],
-    days: float | None,
-    id_: str | None,
-    out: Path,
-    overwrite: bool,
-    x_km: float | None,
-    y_km: float | None,
-    timeout_s: float,
-    as_json: bool,
-) -> None:
-    """Make a key, have the site sign it, and write the client's credentials.
-
-    Without --publish and --subscribe it may do what the site grants everybody; at a standalone
-    server all. A client that is not in the scenario of the site needs its place: --x-km and --y-km.
-    What a manager answers is believed only if the site's authority has signed it. For a standalone
-    server, which notices within a second:
-
-    \b
-      nearcast client enrol bus --data broker --out bus.json
-    """
-    from nearcast.cli.client_lines import print_line
-    from nearcast.errors import OutputError
-    from nearcast.sdk.credentials import save_credentials
-    from nearcast.sdk.enrolment import enrol as enrol_client
-    from nearcast.trust.credentials import CLIENT_DAYS
-    from nearcast.trust.rights import EVERYTHING, Rights
-
-    if (x_km is None) != (y_km is None):
-        raise click.UsageError("--x-km and --y-km go together")
-    if out.exists() and not overwrite:
-        raise OutputError(f"{out}: exists already; --overwrite replaces it and the key in it")
-    client_id = name or id_
-    if client_id is None or (name and id_):
-        raise click.UsageError("name the client once: NAME, or --id NAME")
-    rights = Rights(publishes, subscribes, classes=classes) if publishes or subscribes else None
-    folder = find_standalone(data, site, manager_url, token_file)
-    if folder is not None:
-        (found,) = folder.enrol([client_id], x_km, y_km, rights or EVERYTHING, days or CLIENT_DAYS)
-    else:
-        key = find_authority(site, authority)
-        manager_url, token = find_manager(site, manager_url, token_file)
-        found = enrol_client(
-            manager_url,
-            client_id,
-            token,
-            key,
-            x_km=x_km,
-            y_km=y_km,
-            rights=rights,
-            days=days,
-            timeout_s=timeout_s,
-        )
-    save_credentials(found, out, overwrite=overwrite)
-    host, port = found.home.address
-    if as_json:
-        print_line({"client": found.client, "credentials": str(out), "home": f"{host}:{port}"})
-    else:
-        click.echo(f"{found.client}: home is {host}:{port}; credentials: {out}")
 
 
 def _connect(
@@ -449,3 +325,4 @@ def _tell_missed(event: object) -> None:
 
 
 client.add_command(endpoint)
+client.add_command(enrol)

@@ -19,10 +19,10 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import Self, TypeVar, Unpack
 
-from nearcast.content.attributes import Attributes
 from nearcast.links.steady_clock import steady_now
+from nearcast.sdk.client_options import ClientOptions, PublishOptions
 from nearcast.sdk.credentials import Credentials, load_credentials
 from nearcast.sdk.degrees import Degrees
 from nearcast.sdk.discovery import check_discovery, discover
@@ -98,26 +98,12 @@ class Client:
 
     @classmethod
     def connect(
-        cls,
-        credentials: Credentials | str | Path,
-        *,
-        timeout_s: float = 10.0,
-        cursors: SavedCursors | None = None,
-        ordered: bool = True,
-        degrees: bool = False,
-        discover: str = "",
+        cls, credentials: Credentials | str | Path, **options: Unpack[ClientOptions]
     ) -> Self:
         """Return a client for ``async with``, which connects it and closes it at the end."""
         if not isinstance(credentials, Credentials):
             credentials = load_credentials(credentials)
-        return cls(
-            credentials,
-            timeout_s=timeout_s,
-            cursors=cursors,
-            ordered=ordered,
-            degrees=degrees,
-            discover=discover,
-        )
+        return cls(credentials, **options)
 
     async def __aenter__(self) -> Self:
         if self._discover:
@@ -248,11 +234,7 @@ class Client:
         payload: Payload,
         *,
         durable: bool = True,
-        position: tuple[float, float] | None = None,
-        attributes: Attributes | None = None,
-        area: Area | None = None,
-        valid_s: float | None = None,
-        message_class: str = "",
+        **options: Unpack[PublishOptions],
     ) -> Receipt:
         """Publish, and return a receipt to await or to forget.
 
@@ -261,16 +243,7 @@ class Client:
         """
         while durable and self._driver.is_full:
             await self._driver.room
-        return self.publish_now(
-            topic,
-            payload,
-            durable=durable,
-            position=position,
-            attributes=attributes,
-            area=area,
-            valid_s=valid_s,
-            message_class=message_class,
-        )
+        return self.publish_now(topic, payload, durable=durable, **options)
 
     def publish_now(
         self,
@@ -278,25 +251,11 @@ class Client:
         payload: Payload,
         *,
         durable: bool = True,
-        position: tuple[float, float] | None = None,
-        attributes: Attributes | None = None,
-        area: Area | None = None,
-        valid_s: float | None = None,
-        message_class: str = "",
+        **options: Unpack[PublishOptions],
     ) -> Receipt:
         """Publish without waiting: WireError when too many are unacknowledged."""
         data = encode_payload(payload)
-        receipt = self._driver.publish(
-            topic,
-            data,
-            steady_now(),
-            durable=durable,
-            position=position,
-            attributes=attributes,
-            area=area,
-            valid_s=valid_s,
-            message_class=message_class,
-        )
+        receipt = self._driver.publish(topic, data, steady_now(), durable=durable, **options)
         self._wake()
         return receipt
 
@@ -305,26 +264,14 @@ class Client:
         topic: str,
         payload: Payload,
         *,
-        position: tuple[float, float] | None = None,
-        attributes: Attributes | None = None,
-        area: Area | None = None,
-        valid_s: float | None = None,
-        message_class: str = "",
         timeout_s: float | None = None,
+        **options: Unpack[PublishOptions],
     ) -> Receipt:
         """Publish durably and return once it is acknowledged; NotConnectedError if not in time.
 
         After the timeout it is still repeated, as long as the client is open.
         """
-        receipt = await self.publish(
-            topic,
-            payload,
-            position=position,
-            attributes=attributes,
-            area=area,
-            valid_s=valid_s,
-            message_class=message_class,
-        )
+        receipt = await self.publish(topic, payload, **options)
         await self._wait(receipt, f"{topic}: not acknowledged yet", timeout_s)
         return receipt
 

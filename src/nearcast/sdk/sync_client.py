@@ -17,10 +17,10 @@ from collections.abc import Coroutine, Iterator
 from concurrent.futures import wait
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Self, TypeVar, Unpack
 
-from nearcast.content.attributes import Attributes
 from nearcast.sdk.client import Client
+from nearcast.sdk.client_options import ClientOptions, PublishOptions
 from nearcast.sdk.credentials import Credentials, load_credentials
 from nearcast.sdk.driver import Area, Payload
 from nearcast.sdk.failures import NotAcknowledgedError, NotConnectedError
@@ -102,26 +102,12 @@ class SyncClient:
 
     @classmethod
     def connect(
-        cls,
-        credentials: Credentials | str | Path,
-        *,
-        timeout_s: float = 10.0,
-        cursors: SavedCursors | None = None,
-        ordered: bool = True,
-        degrees: bool = False,
-        discover: str = "",
+        cls, credentials: Credentials | str | Path, **options: Unpack[ClientOptions]
     ) -> Self:
         """Return a connected client; use it in a ``with`` block or close it."""
         if not isinstance(credentials, Credentials):
             credentials = load_credentials(credentials)
-        return cls(
-            credentials,
-            timeout_s=timeout_s,
-            cursors=cursors,
-            ordered=ordered,
-            degrees=degrees,
-            discover=discover,
-        )
+        return cls(credentials, **options)
 
     def __enter__(self) -> Self:
         return self
@@ -173,23 +159,10 @@ class SyncClient:
         payload: Payload,
         *,
         durable: bool = True,
-        position: tuple[float, float] | None = None,
-        attributes: Attributes | None = None,
-        area: Area | None = None,
-        valid_s: float | None = None,
-        message_class: str = "",
+        **options: Unpack[PublishOptions],
     ) -> SyncReceipt:
         """Publish; waits only while too many are unacknowledged."""
-        publish = self.inner.publish(
-            topic,
-            payload,
-            durable=durable,
-            position=position,
-            attributes=attributes,
-            area=area,
-            valid_s=valid_s,
-            message_class=message_class,
-        )
+        publish = self.inner.publish(topic, payload, durable=durable, **options)
         return SyncReceipt(self, self.run(publish))
 
     def subscribe(

@@ -312,19 +312,7 @@ class ServerSessions:
 
     def notify_all(self, clients: Iterable[str], frame: bytes, left_out: str = "") -> list[str]:
         """Send one checked notification to all clients but one; return those without a session."""
-        by_client, queued, missing = self._table.by_client, self._sender.queued, []
-        for client in clients:
-            session = by_client.get(client)
-            if client == left_out:
-                continue
-            if session is None:
-                missing.append(client)
-            else:
-                session.frames.append(frame)
-                if not session.is_queued:
-                    session.is_queued = True
-                    queued.append(session)
-        return missing
+        return self._sender.notify_all(self._table.by_client, clients, frame, left_out)
 
     def redirect(self, client: str, home: Home | None) -> list[bytes]:
         """Send a client to another home until it has gone, or let it stay; return what it lacks."""
@@ -341,7 +329,7 @@ class ServerSessions:
         session = self._table.by_client.get(client)
         if session is not None:
             self._queue(session, Close(reason))
-            packets = pack_frames(session.take_frames(now), session.room, now, 0.0)
+            packets = pack_frames(session.take_frames(now), session.room, now)
             session.send(packets, self._outgoing)
             self._end(session, reason)
 
