@@ -268,7 +268,7 @@ def _overlay_messages() -> dict[str, str]:
         overlay.Route(
             me, 3, "e1", 8, overlay.RouteKind.LOOKUP, place, b"x", Rule.LINEAR, 2, True, nodes
         ),
-        overlay.HopAck(3),
+        overlay.HopAck(3, True),
         overlay.Answer(3, left, right, 2, nodes),
         overlay.RangeSend(3, "e1", 8, me.key, (overlay.Piece(me, place, place),), b"x", 2),
         overlay.RangeAnswer(3, place, place, left),

@@ -123,6 +123,21 @@ def test_after_a_quarter_left_no_way_is_wrong_or_long() -> None:
     assert not any(peer.counters["routes_given_up"] for peer in ring.peers.values())
 
 
+@settings(max_examples=6, deadline=None)
+@given(seed=st.integers(0, 10**6), count=st.integers(8, 80))
+def test_after_any_quarter_left_no_way_is_wrong_or_lost(seed: int, count: int) -> None:
+    first, gone = seed % (count - count // 4), count // 4
+    ring = OverlayRing(seed=seed)
+    ring.fill(Random(seed).sample(range(count), count))
+    for key in range(first, first + gone):
+        ring.remove(key)
+    ring.world.settle()
+    left = [key for key in range(count) if not first <= key < first + gone]
+    assert [node.key for node in ring.check_settled()] == left
+    _check_ways(ring, left, 2 * log2(count) + 1, 40)
+    assert not any(peer.counters["routes_given_up"] for peer in ring.peers.values())
+
+
 @settings(max_examples=4, deadline=None)
 @given(seed=st.integers(0, 10**6), reverse_limit=st.sampled_from([64, 1024]))
 def test_no_finger_stays_at_peers_that_left_together(seed: int, reverse_limit: int) -> None:

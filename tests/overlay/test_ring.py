@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import inf
 from random import Random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from nearcast.overlay.messages import LinkChange, SetL, SetR
@@ -52,6 +53,7 @@ def _responsible(ring: list[Node], target: int) -> Node:
 
 
 @settings(max_examples=60, deadline=None)
+@example(seed=1126, count=11)  # a finger at a node that had left brought messages back to it
 @given(seed=st.integers(0, 10**6), count=st.integers(2, 12))
 def test_joins_leaves_and_lookups_at_once_see_one_sorted_ring(seed: int, count: int) -> None:
     rng = Random(seed)
@@ -173,6 +175,45 @@ def test_a_search_that_waits_while_the_left_node_leaves_keeps_every_right_pointe
     assert not me.repair.is_running
     assert [node.key for node in ring.check_settled()] == [10, 20, 40, 50]
     assert {right.key for _, right in rights} == {50}
+
+
+@settings(max_examples=20, deadline=None)
+@example(seed=12, count=4)  # a node that does not know yet that it has joined was cut off
+@example(seed=27995, count=9)  # what it was asked meanwhile was never answered
+@given(seed=st.integers(0, 10**6), count=st.integers(4, 12))
+def test_pings_that_race_with_leaves_take_no_node_off_the_ring(seed: int, count: int) -> None:
+    # peers that have left end, so that repairs wait for candidates that are silent
+    rng = Random(seed)
+    pinging = replace(PINGING, ping_s=0.1, finger_s=0.3)
+    ring = OverlayRing(pinging, _uneven(seed), seed)
+    keys = rng.sample(range(1000), count)
+    for key in keys:
+        ring.add(key)
+        ring.world.run(0.5)
+    ring.world.on_step = _Watch(ring).look  # after each event: one cycle of all that are on it
+
+    def end(key: int) -> None:
+        nodes = ring.peers[f"p{key}"].own.by_node.values()
+        if any(node.ring.status is not Status.OUT for node in nodes):
+            ring.world.at(ring.world.now + 0.5, end, key)  # it has to try again
+        else:
+            ring.crash(f"p{key}")
+
+    leaving = rng.sample(keys, count // 2)
+    for key in leaving:
+        at_s = ring.world.now + rng.uniform(0.0, 1.5)
+        ring.world.at(at_s, ring.remove, key)
+        ring.world.at(at_s + 0.5, end, key)
+    stays = next(f"p{key}" for key in keys if key not in leaving)
+
+    def join(key: int) -> None:
+        ring.add(key, ring.start_peer(f"p{key}", [stays]))
+
+    for key in rng.sample(range(1000, 2000), count // 2):
+        ring.world.at(ring.world.now + rng.uniform(0.0, 2.0), join, key)
+        keys.append(key)
+    ring.world.run(6.0)
+    assert [node.key for node in ring.check_settled()] == sorted(set(keys) - set(leaving))
 
 
 def test_a_repair_after_a_lost_set_left_keeps_the_right_pointer() -> None:

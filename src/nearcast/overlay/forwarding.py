@@ -66,14 +66,18 @@ class Forwarder:
         else:
             self.forward(route)
         if route.hop:
-            self._context.out.append(Send(sender, HopAck(route.hop)))
+            is_gone = node is None and route.to is not None
+            self._context.out.append(Send(sender, HopAck(route.hop, is_gone)))
 
-    def on_hop_ack(self, sender: str, hop: int) -> None:
+    def on_hop_ack(self, sender: str, hop: int, is_gone: bool) -> None:
         """End the wait for an acknowledgement."""
         pending = self._pending.get(hop)
         if pending is not None and pending[0] == sender:
             del self._pending[hop]
-            pending[2][2] = None
+            _, to, timer = pending
+            timer[2] = None
+            if is_gone and to is not None:  # who has it passes it on; nothing more goes there
+                self._context.suspect(to)
 
     def on_gone(self, sender: str, hop: int) -> None:
         """Take another way at once: the next node is not at its peer."""

@@ -137,9 +137,10 @@ class Candidates(Message[K], Generic[K], frozen=True):
     to: NodeOf[K]
     request: _Number
     is_member: bool
-    """Whether the answering node is on the ring."""
+    """Whether the answering node is on the ring, as far as it knows."""
     nodes: Annotated[tuple[NodeOf[K], ...], Meta(max_length=_SHORT)]
     right: NodeOf[K]
+    """Its right node; where it wants to be left of while it joins; itself when it does not."""
     rseq: LinkSeq
 
 
@@ -212,6 +213,8 @@ class HopAck(Message[K], Generic[K], frozen=True):
     """A Route or RangeSend was taken."""
 
     hop: _Number
+    is_gone: bool = False
+    """Whether the node that it was sent to has left: a finger at it would bring it back here."""
 
 
 class Answer(Message[K], Generic[K], frozen=True):

@@ -184,8 +184,9 @@ class OverlayNode:
         ring, asker = self.ring, message.asker
         known = candidates_between(self.me, asker, self.fingers.known())
         is_member = ring.status in (Status.IN, Status.DEL)
+        right = self.me if ring.status is Status.OUT else ring.right
         self._context.send(
-            asker, Candidates(asker, message.request, is_member, known, ring.right, ring.rseq)
+            asker, Candidates(asker, message.request, is_member, known, right, ring.rseq)
         )
 
     def _on_get_entry(self, message: GetEntry[Any]) -> None:

@@ -11,6 +11,7 @@ from nearcast.overlay.forwarding import Forwarder
 from nearcast.overlay.lookups import Lookups
 from nearcast.overlay.messages import (
     Answer,
+    GetEntry,
     Gone,
     HopAck,
     RangeAnswer,
@@ -202,7 +203,7 @@ class SuzakuPeer:
         if kind is Route:
             self._forwarder.on_route(sender, message)
         elif kind is HopAck:
-            self._forwarder.on_hop_ack(sender, message.hop)
+            self._forwarder.on_hop_ack(sender, message.hop, message.is_gone)
             self._multicasts.on_hop_ack(sender, message.hop)
         elif kind is Answer:
             self._lookups.on_answer(message)
@@ -303,5 +304,5 @@ class SuzakuPeer:
                 self._forwarder.forward(message)
             elif type(message) is RangeSend:
                 self._multicasts.spread(message)
-            else:
-                self._context.local.append(message)
+            elif type(message) is GetEntry:  # its sender was checked when it came
+                node.handle(message.asker.peer, message)

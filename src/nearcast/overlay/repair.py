@@ -47,7 +47,7 @@ class Repair:
     """
 
     __slots__ = (
-        "_context", "_ended", "_heard", "_known", "_lseq", "_passed_over", "_ring",
+        "_context", "_ended", "_heard", "_joining", "_known", "_lseq", "_passed_over", "_ring",
         "_silent_ones", "is_running",
     )  # fmt: skip
 
@@ -62,6 +62,8 @@ class Repair:
         self.is_running = False
         self._heard: set[Node] = set()
         self._passed_over: set[Node] = set()
+        self._joining: set[Node] = set()
+        """Nodes that want to be left of this one: their left node may have taken them already."""
         self._silent_ones: dict[Node, None] = {}
         """The last left nodes that did not answer: after a cut they are the way back."""
         self._lseq: LinkSeq = ring.lseq
@@ -76,6 +78,7 @@ class Repair:
         self.is_running = False
         self._heard.clear()
         self._passed_over.clear()
+        self._joining.clear()
         self._ended()
 
     def _search(self, heard: Iterable[Node] = ()) -> None:
@@ -84,7 +87,7 @@ class Repair:
             return
         self._lseq = self._ring.lseq
         self._heard = set(heard)
-        self._passed_over = set()
+        self._passed_over, self._joining = set(), set()
         for node in (*reversed(self._ring.neighbours), self._ring.left):
             if self._context.is_suspected(node):
                 self._remember_silent(node)
@@ -133,6 +136,8 @@ class Repair:
         self._heard.add(node)
         if not answer.is_member:
             self._passed_over.add(node)
+            if answer.right == self._ring.me:
+                self._joining.add(node)
         for told in answer.nodes:
             if len(self._heard) < _MOST_HEARD and is_between(node, told, self._ring.me):
                 self._heard.add(told)
@@ -145,6 +150,9 @@ class Repair:
         ring, me = self._ring, self._ring.me
         if ring.left == left and its_right == me and its_rseq == ring.lseq:
             self._end()
+            return
+        if its_right in self._joining:  # it is on the ring and will hear so: nothing is wrong
+            self._again()
             return
         self._context.counters["repairs"] += 1
         ring.relink_left(left, repaired_seq(ring.lseq))
