@@ -138,14 +138,15 @@ def _kafka(
 
 
 def _files(spark: SparkSession, log: Path, table: str, schema: str) -> DataFrame:
-    # the folder may come later: nobody was notified yet
+    # a pattern, since the folder may come later: nobody was notified yet
+    pattern = log.absolute() / f"{table[:-1]}[{table[-1]}]"
     return (
         spark.readStream.schema(schema)
         .option("maxFilesPerTrigger", str(_FILES_AT_ONCE))
         .option("ignoreMissingFiles", "true")  # servers remove old ones
         .option("ignoreCorruptFiles", "true")
         .option("pathGlobFilter", "*.parquet")
-        .parquet(str((log / table).absolute()))
+        .parquet(str(pattern))
     )
 
 

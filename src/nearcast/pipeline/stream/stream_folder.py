@@ -32,7 +32,7 @@ class StreamFolder:
     """Where a stream keeps what it knows."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder = folder
+        self.folder = folder.absolute()  # Spark may have been started elsewhere
 
     def checkpoint(self, query: str) -> Path:
         """Return where Spark keeps how far a query is."""
