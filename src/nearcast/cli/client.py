@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from nearcast.cli.client_endpoint import endpoint
+from nearcast.cli.client_options import (
+    credentials_option,
+    degrees_option,
+    discover_option,
+    lines_option,
+    timeout_option,
+)
 from nearcast.cli.manager_access import find_authority, find_manager, find_standalone
 from nearcast.errors import ConfigError, WireError
 
@@ -19,38 +25,6 @@ if TYPE_CHECKING:
     from nearcast.wire.cursors import SavedCursors
 
 __all__ = ["client"]
-
-Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
-
-_credentials_option: Decorator = click.option(
-    "--credentials",
-    type=click.Path(path_type=Path),
-    required=True,
-    help="The client's file, as `nearcast client enrol` writes it.",
-)
-_discover_option: Decorator = click.option(
-    "--discover",
-    default="",
-    metavar="HOW",
-    help="Look for servers first: dns:DOMAIN, dns:DOMAIN@HOST:PORT of a name server, or mdns. Those "
-    "that the site's authority has signed are tried before those of the file.",
-)
-_timeout_option: Decorator = click.option(
-    "--timeout",
-    "timeout_s",
-    type=click.FloatRange(min=0, min_open=True),
-    default=10.0,
-    show_default=True,
-    help="Seconds to wait for a connection or an answer.",
-)
-_degrees_option: Decorator = click.option(
-    "--degrees",
-    is_flag=True,
-    help="Positions and areas are longitude and latitude (WGS84), not km.",
-)
-_lines_option: Decorator = click.option(
-    "--json", "as_json", is_flag=True, help="Print JSON on stdout, one object per line."
-)
 
 
 @click.group()
@@ -69,8 +43,8 @@ def client() -> None:
 
 
 @client.command()
-@_credentials_option
-@_discover_option
+@credentials_option
+@discover_option
 @click.option("--topic", help="Topic of lines that name none, and of --message.")
 @click.option("--message", help="Publish this text instead of lines from standard input.")
 @click.option(
@@ -81,7 +55,7 @@ def client() -> None:
     help="What subscribers' filters look at: a text, a number, true or false; repeatable.",
 )
 @click.option("--area", help="Who gets it: clients in this area; GeoJSON or WKT in km, or @FILE.")
-@_degrees_option
+@degrees_option
 @click.option(
     "--valid-s",
     type=click.FloatRange(min=0, min_open=True),
@@ -95,8 +69,8 @@ def client() -> None:
     help="How urgent it is: emergency, control, lane_change, consumer or one of the site's own.",
 )
 @click.option("--not-durable", is_flag=True, help="Send once, without acknowledgement.")
-@_timeout_option
-@_lines_option
+@timeout_option
+@lines_option
 def publish(
     credentials: Path,
     discover: str,
@@ -140,8 +114,8 @@ def publish(
 
 
 @client.command()
-@_credentials_option
-@_discover_option
+@credentials_option
+@discover_option
 @click.option("--topic", "topics", multiple=True, required=True, help="Topic; may be repeated.")
 @click.option(
     "--where",
@@ -150,7 +124,7 @@ def publish(
 )
 @click.option("--area", help="Only what happens in this area; GeoJSON or WKT in km, or @FILE.")
 @click.option("--within-km", type=float, help="Only what happens so near to this client.")
-@_degrees_option
+@degrees_option
 @click.option(
     "--resume",
     "cursor_file",
@@ -165,7 +139,7 @@ def publish(
     type=click.FloatRange(min=0),
     help="End after this many seconds; exit code 2 when --count was not reached.",
 )
-@_timeout_option
+@timeout_option
 @click.option("--json", is_flag=True, expose_value=False, help="Always on: output is JSON lines.")
 def subscribe(
     credentials: Path,
@@ -226,17 +200,17 @@ def subscribe(
 
 
 @client.command()
-@_credentials_option
-@_discover_option
+@credentials_option
+@discover_option
 @click.option("--x-km", type=float, help="Where the client is; without it, lines are read.")
 @click.option("--y-km", type=float)
 @click.option("--lon", type=float, help="With --degrees, instead of both.")
 @click.option("--lat", type=float)
-@_degrees_option
+@degrees_option
 @click.option("--direction-deg", type=float, default=0.0, help="Clockwise from north.")
 @click.option("--speed-mps", type=float, default=0.0)
-@_timeout_option
-@_lines_option
+@timeout_option
+@lines_option
 def report(
     credentials: Path,
     discover: str,
@@ -285,12 +259,12 @@ def report(
 
 
 @client.command()
-@_credentials_option
-@_discover_option
+@credentials_option
+@discover_option
 @click.option("--count", type=click.IntRange(min=1), default=1, show_default=True)
 @click.option("--size", "size_bytes", type=click.IntRange(min=0), default=0, show_default=True)
-@_timeout_option
-@_lines_option
+@timeout_option
+@lines_option
 def echo(
     credentials: Path,
     discover: str,
@@ -348,8 +322,8 @@ def echo(
 @click.option("--overwrite", is_flag=True, help="Replace the file; the key in it is lost.")
 @click.option("--x-km", type=float, help="Where the client is.")
 @click.option("--y-km", type=float)
-@_timeout_option
-@_lines_option
+@timeout_option
+@lines_option
 def enrol(
     name: str | None,
     data: Path | None,
