@@ -6,18 +6,16 @@ from pathlib import Path
 
 import click
 
+from nearcast.cli.client_options import credentials_option, degrees_option, discover_option
 from nearcast.cli.console import json_option
 
 __all__ = ["endpoint"]
 
 
 @click.command()
-@click.option(
-    "--credentials",
-    type=click.Path(path_type=Path),
-    required=True,
-    help="The client's file, as `nearcast client enrol` writes it.",
-)
+@credentials_option
+@discover_option
+@degrees_option
 @click.option(
     "--port", type=click.IntRange(0, 65_535), default=0, show_default=True, help="0: any free one."
 )
