@@ -98,18 +98,16 @@ class ClientGateway:
     def on_datagrams(
         self, batch: Sequence[tuple[bytes, Address]], now: float, queue_age_s: float | None
     ) -> None:
-        """Take datagrams.
-
-        Parameters
-        ----------
-        queue_age_s
-            How long the first of them waited in the kernel; None: they are marked as urgent, and
-            are not sent back because others wait.
-        """
-        is_late = self._overload.is_late(queue_age_s, now)
+        """Take datagrams; how long the first of them waited is None for those marked as urgent."""
+        overload, limit_s = self._overload, self._settings.queue_age_s
+        is_late = (
+            queue_age_s is not None
+            and (queue_age_s > limit_s or overload.has_queue)
+            and overload.is_late(queue_age_s, now)
+        )
         is_ready, events = self._is_ready(), self.sessions.receive(batch, now)
         # while the disk keeps up, others need not wait because of those who send most
-        heavy = self._overload.heavy(events) if is_late and is_ready else _NOBODY
+        heavy = overload.heavy(events) if is_late and is_ready else _NOBODY
         self._on_events(events, now, is_late or not is_ready, heavy)
         self.resumption.go_on(now)
 
