@@ -9,6 +9,7 @@ from threading import Thread
 import pytest
 
 from cli.conftest import Run
+from nearcast.cli.status import add_losses
 from nearcast.domain.scenario_files import read_scenario
 from nearcast.runtime.http_endpoint import HttpEndpoint
 from nearcast.site.layout import lay_out_site
@@ -57,6 +58,20 @@ def test_a_server_that_is_no_manager_is_named(run: Run) -> None:
         answer = run("status", "--manager", "http://{}:{}".format(*edge.address))
     assert answer.code == 2
     assert answer.err.endswith("answers, but is not the manager of a site\n")
+
+
+def test_the_losses_of_each_server_of_a_site_are_shown() -> None:
+    lost, tables = {"busy": 3}, {"sessions": {"entries": 1, "limit": 2}}
+    servers = [{"id": "e1"}, {"id": "e2"}, {"id": "e3"}]
+    said = {"server": "e1", "losses": lost, "tables": tables}
+    with serving(HttpEndpoint("127.0.0.1", 0, status=lambda: said)) as edge:
+        add_losses(servers, {"e1": edge.address[1], "e2": closed_port()})
+    missing = {"losses": None, "tables": None}
+    assert servers == [
+        {"id": "e1", "losses": lost, "tables": tables},
+        {"id": "e2", **missing},
+        {"id": "e3", **missing},
+    ]
 
 
 def test_a_port_that_speaks_no_http_is_an_error_of_one_line(run: Run) -> None:

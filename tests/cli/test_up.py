@@ -17,6 +17,7 @@ import pytest
 from cli.conftest import Run
 from nearcast.errors import NearcastError
 from nearcast.links.http_client import ask
+from nearcast.runtime.metric_names import LOSSES
 from nearcast.sdk import SyncClient
 from nearcast.site.live_site import LiveSite
 from small_site.making import is_running, metrics_of, until, write_small_scenario
@@ -137,6 +138,9 @@ def test_a_site_runs_heals_keeps_its_data_and_ends_with_nothing_left(
     told = run("status", site, "--json").json
     assert {one["id"] for one in told["servers"]} == {"e1", "cloud"}
     assert told["counts"]["clients_enrolled"] == 2
+    for one in told["servers"]:
+        assert set(LOSSES) <= one["losses"].keys()
+        assert one["tables"]["home_proofs"] == {"entries": 0, "limit": 100_000}
 
     refused = run("up", scenario, "--plan", scenario / "plan", "--json")
     assert refused.code == 2

@@ -9,10 +9,11 @@ from hypothesis import strategies as st
 from nearcast.errors import WireError
 from nearcast.wire.actions import PublicationRefused
 from nearcast.wire.codec import encode_publish_tail
+from nearcast.wire.envelope import make_envelope
 from nearcast.wire.framing import SEALED_OVERHEAD
 from nearcast.wire.generated import nearcast_pb2
 from nearcast.wire.hot_frames import encode_notify, notify_frame, time_field
-from nearcast.wire.limits import BROKER_ID_BYTES, check_payload, payload_limit
+from nearcast.wire.limits import BROKER_ID_BYTES, check_payload, content_bytes, payload_limit
 from nearcast.wire.messages import Notify, RefuseReason
 from nearcast.wire.outbox import Outbox
 from nearcast.wire.settings import WireSettings
@@ -71,6 +72,34 @@ def test_all_that_is_accepted_can_be_notified_and_sent(
         y_km=2.5,
     ).SerializeToString()
     assert 3 + len(head) + len(encode_publish_tail(epoch, number)) <= room
+
+
+def test_what_is_accepted_with_an_envelope_fits_also_with_the_deadline_of_its_class() -> None:
+    """A server writes it into the envelope of a message that is worth nothing when late."""
+    sent = make_envelope({"kind": "brake"}, message_class="control")
+    written = make_envelope({"kind": "brake"}, "", HIGHEST // 2, "control")
+    assert len(written) > len(sent)
+    limit = payload_limit("t", "p", 1_200)
+    size = limit - content_bytes(b"", sent)
+    numbers = (HIGHEST,) * 3
+    notify = Notify(
+        "t",
+        "p",
+        HIGHEST,
+        HIGHEST,
+        True,
+        2**32 - 1,
+        bytes(size),
+        *numbers,
+        0,
+        HIGHEST,
+        broker="b" * BROKER_ID_BYTES,
+        offset=HIGHEST,
+        previous=HIGHEST,
+        envelope=written,
+    )
+    frame = notify_frame(encode_notify(notify), time_field(HIGHEST))
+    assert len(frame) <= 1_200 - SEALED_OVERHEAD
 
 
 def test_a_foreign_client_hears_that_its_payload_is_too_large_and_goes_on() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +11,7 @@ import click
 
 from nearcast.cli.console import json_option, print_json, print_table, show_number, show_percent
 
-__all__ = ["status"]
+__all__ = ["add_losses", "status"]
 
 
 @click.command()
@@ -40,10 +42,12 @@ def status(site: Path | None, url: str | None, data: Path | None, as_json: bool)
 
     if (site, url, data).count(None) != 2:
         raise ConfigError("give the folder of the site, --manager URL or --data DIR")
+    folder = None
     if site is not None:
         from nearcast.site.layout import SiteFolder
 
-        url = SiteFolder.find(site).manager_url
+        folder = SiteFolder.find(site)
+        url = folder.manager_url
     elif data is not None:
         from nearcast.site.standalone_folder import StandaloneFolder
 
@@ -54,6 +58,8 @@ def status(site: Path | None, url: str | None, data: Path | None, as_json: bool)
         return
     if not isinstance(found, dict) or not {"counts", "plans", "servers"} <= found.keys():
         raise NearcastError(f"{url} answers, but is not the manager of a site")
+    if folder is not None:
+        add_losses(found["servers"], {one.server: one.http_port for one in folder.servers})
     if as_json:
         print_json(found)
         return
@@ -80,6 +86,27 @@ def status(site: Path | None, url: str | None, data: Path | None, as_json: bool)
         f"{counts['clients_enrolled']} clients enrolled; plan version {plan['version']} "
         f"({plan['model']}, {plan['method']}, cost {cost}), revision {found['revision']}"
     )
+    for one in found["servers"]:
+        if one.get("losses") is not None:
+            click.echo(f"losses of {one['id']}: {_named(one['losses'])}")
+
+
+def add_losses(servers: list[dict[str, Any]], http_ports: Mapping[str, int]) -> None:
+    """Add to each server what it says of its losses and tables; nothing when it does not answer."""
+    from nearcast.errors import NearcastError
+    from nearcast.links.http_client import ask
+
+    for one in servers:
+        said: Any = {}
+        with contextlib.suppress(NearcastError):
+            if one["id"] in http_ports:
+                said = ask(f"http://127.0.0.1:{http_ports[one['id']]}/status")
+        for name in ("losses", "tables"):
+            one[name] = said.get(name) if isinstance(said, dict) else None
+
+
+def _named(losses: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name} {value}" for name, value in losses.items() if value) or "nothing"
 
 
 def _show_server(found: dict[str, Any], as_json: bool) -> None:
@@ -118,8 +145,7 @@ def _show_server(found: dict[str, Any], as_json: bool) -> None:
             f"ring: {ring['keys']} keys, between {ring['left']} and {ring['right']}, "
             f"knows {ring['servers_known']} servers, {ring['repairs']} repairs"
         )
-    named = [f"{name} {value}" for name, value in lost.items() if value]
-    click.echo(f"losses: {', '.join(named) or 'nothing'}")
+    click.echo(f"losses: {_named(lost)}")
 
 
 def _row(one: dict[str, Any]) -> tuple[str, ...]:

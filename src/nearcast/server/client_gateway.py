@@ -104,10 +104,17 @@ class ClientGateway:
             How long the first of them waited in the kernel, if others wait still; None: they are
             marked as urgent, and are not sent back because others wait.
         """
-        is_late = self._overload.is_late(queue_age_s, now)
+        overload, limit_s = self._overload, self._settings.queue_age_s
+        is_late = (
+            queue_age_s is not None
+            and (queue_age_s > limit_s or overload.has_queue)
+            and overload.is_late(queue_age_s, now)
+        )
         is_ready, events = self._is_ready(), self.sessions.receive(batch, now)
         # while the disk keeps up, others need not wait because of those who send most
-        heavy = self._overload.heavy(events) if is_late and is_ready else _NOBODY
+        heavy = overload.heavy(events) if is_late and is_ready else _NOBODY
+        if is_late or not is_ready:
+            overload.begin_pass()
         self._on_events(events, now, is_late or not is_ready, heavy)
         self.resumption.go_on(now)
 

@@ -29,27 +29,25 @@ class Overload:
     ) -> None:
         self._settings, self._retry_after_s = settings, retry_after_s
         self._sessions, self._effects = sessions, effects
-        self._queue_since = float("inf")
-        """Since when datagrams have waited too long."""
+        self.has_queue, self._queue_since = False, float("-inf")
+        """Whether the last datagrams had waited too long, and since when."""
         self._sent: Counter[str] = Counter()
         """Publications that came since then, by publisher; of old ones a part."""
         self._told: set[tuple[str, str]] = set()
         """Publishers and topics that were told to wait in this pass."""
 
-    def is_late(self, queue_age_s: float | None, now: float) -> bool:
-        """Tell whether publishers have to wait, after the next datagrams have waited so long.
-
-        Those that are marked as urgent, for which it is None, are not sent back because others wait.
-        """
+    def begin_pass(self) -> None:
+        """Begin a pass in which publications are put off: each publisher hears so once a topic."""
         self._told.clear()
-        if queue_age_s is None:
-            return False
+
+    def is_late(self, queue_age_s: float, now: float) -> bool:
+        """Tell whether publishers have to wait, after the next datagrams have waited so long."""
         if queue_age_s <= self._settings.queue_age_s:
-            self._queue_since = float("inf")
+            self.has_queue = False
             self._sent.clear()
-        elif now < self._queue_since:
-            self._queue_since = now
-        return now - self._queue_since > self._settings.queue_patience_s
+        elif not self.has_queue:
+            self.has_queue, self._queue_since = True, now
+        return self.has_queue and now - self._queue_since > self._settings.queue_patience_s
 
     def heavy(self, events: Iterable[ServerEvent]) -> frozenset[str]:
         """Return those who send most, now that events are late: nobody where all are alike."""

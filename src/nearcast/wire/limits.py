@@ -31,8 +31,8 @@ _NOTIFY_BYTES = (
     + 2 * _NUMBER  # offset, previous
 )  # fmt: skip
 """Most bytes of a Notify frame beside its topic, publisher, payload and envelope."""
-_ENVELOPE_BYTES = 2 + 3
-"""Tag and length of an envelope."""
+_ENVELOPE_BYTES = 2 + 3 + 8
+"""Tag and length of an envelope, and the deadline that a server may write into it."""
 
 
 def payload_room(publisher: str, datagram_limit: int) -> int:

@@ -25,13 +25,13 @@ _LEAST_MESSAGES_PER_S = 250.0
 class Pace:
     """What one client may still send; only what its key has sealed counts."""
 
-    __slots__ = ("_mute_s", "_units_per_s", "credit", "muted_until", "since")
+    __slots__ = ("_mute_s", "_since", "_units_per_s", "credit", "low", "muted_until")
 
     def __init__(self, units_per_s: float, now: float) -> None:
         self._units_per_s = self.credit = units_per_s
-        self._mute_s = MUTE_S
-        self.since = now
-        """When `credit` was right."""
+        self._mute_s, self._since = MUTE_S, now
+        self.low = units_per_s / 2
+        """Below it the time that has passed is counted, for each datagram; above it is not worth it."""
         self.muted_until = float("-inf")
 
     def spend_urgent(self, classes: Collection[str]) -> None:
@@ -41,16 +41,16 @@ class Pace:
 
     def refill(self, now: float) -> None:
         """Add what the time allows, at most a second's worth."""
-        earned = max(0.0, now - self.since) * self._units_per_s
+        earned = max(0.0, now - self._since) * self._units_per_s
         self.credit = min(self._units_per_s, self.credit + earned)
-        self.since = now
+        self._since = now
 
     def mute(self, now: float) -> None:
         """Hear no more for a while, after `credit` fell below 0."""
         # it went on: muted again before it was heard for as long as it was not
         goes_on = now - self.muted_until < self._mute_s
         self._mute_s = min(2 * self._mute_s, LONGEST_MUTE_S) if goes_on else MUTE_S
-        self.muted_until = self.since = now + self._mute_s
+        self.muted_until = self._since = now + self._mute_s
         self.credit = 0.0
 
 

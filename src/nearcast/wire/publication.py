@@ -149,7 +149,8 @@ def decode_record(topic: str, record: bytes, origin: Origin | None = None) -> Pu
         raise ValueError("a record is cut short or of an unknown origin")
     if published >= _LARGEST or received >= _LARGEST:
         raise ValueError("a record has a time out of range")
-    if abs(x) > FURTHEST_KM or abs(y) > FURTHEST_KM:  # not a number: it has no place
+    # not a number: it has no place
+    if x > FURTHEST_KM or x < -FURTHEST_KM or y > FURTHEST_KM or y < -FURTHEST_KM:
         raise ValueError("a record has a place out of range")
     if origin is not None and origin != said:
         said = origin

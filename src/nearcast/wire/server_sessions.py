@@ -169,7 +169,7 @@ class ServerSessions:
     ) -> None:
         pace = session.pace
         payload = session.channel.open(data)
-        if now != pace.since:
+        if pace.credit < pace.low:
             pace.refill(now)
         if pace.credit < 0.0:
             self.paces.mute(session.client, pace, now)
