@@ -156,7 +156,7 @@ def test_what_is_kept_for_clients_on_their_way_is_bounded() -> None:
     assert given_up == 998
     assert buffer.frames == 0
     for number in range(3_000):  # of whom nothing is kept
-        buffer.keep(f"c{number}", [], now=20.0)
+        buffer.keep(f"c{number}", [], now=20.0, epoch=1)
     assert len(buffer._kept) == 1_000
 
 
