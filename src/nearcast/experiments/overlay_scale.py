@@ -170,10 +170,13 @@ def _built(overlay: str, count: int, state: str, rng: Random) -> _Built:
 
 def _join_more(built: _Built, count: int, rng: Random) -> float:
     """Let some more keys join between those that are there; return the messages per key."""
-    before, joins = built.join_messages(), min(_MORE_JOINS, count)
-    for key in rng.sample(range(count), joins):
+    first, *others = rng.sample(range(count), min(_MORE_JOINS + 1, count))
+    # tables made at once do not know that neighbours were told already: the first join tells all
+    built.join(first + 0.5)
+    before = built.join_messages()
+    for key in others:
         built.join(key + 0.5)
-    return (built.join_messages() - before) / joins
+    return (built.join_messages() - before) / max(1, len(others))
 
 
 def _delete_quarter(world: OverlayWorld, count: int) -> list[int]:
