@@ -124,9 +124,9 @@ def test_a_token_of_enrolment_takes_no_rights_from_a_client_and_makes_none_last_
 
 def test_a_limit_that_the_site_leaves_to_the_servers_cannot_be_asked_for() -> None:
     """Theirs may be lower."""
-    for name in ("messages_per_s", "payload_bytes", "topics"):
-        with pytest.raises(TrustError, match=f"{name} 1e\\+09: an enrolment token does not set it"):
-            within(Rights(**{name: 10**9}), Rights(("#",)))  # type: ignore[arg-type]
+    for asked in (Rights(messages_per_s=1e9), Rights(payload_bytes=9), Rights(topics=9)):
+        with pytest.raises(TrustError, match="an enrolment token does not set it"):
+            within(asked, Rights(("#",)))
 
 
 def test_other_rights_end_the_credential_before() -> None:
