@@ -173,12 +173,9 @@ class ClientGateway:
         if allowance is None or self.clients.hears(client, topic):
             return True
         # one that has just come from elsewhere has not asked for its subscriptions yet
-        is_new = now - allowance.began_at <= self._settings.grace_s
-        return (
-            is_new
-            and self.sessions.is_meant(client, 0)
-            and self._authoriser.authorise(client, "subscribe", topic) is None
-        )
+        age_s, may_come = now - allowance.began_at, self.sessions.is_meant(client, 0)
+        is_new = may_come and age_s <= self._settings.grace_s
+        return is_new and self._authoriser.authorise(client, "subscribe", topic) is None
 
     def forget_topic(self, topic: str) -> None:
         """Forget that clients may publish to a topic that is gone: it would come into being."""
@@ -368,8 +365,7 @@ class ClientGateway:
         self._guests.left(client)
         self._router.targets.guest_left(client)
         if closed.visits:
-            if closed.undelivered:
-                self.handover.pass_on(client, closed.undelivered, now, epoch=closed.epoch)
+            self.handover.pass_on(client, closed.undelivered, now, epoch=closed.epoch)
         elif self.handover.is_home_of(client) and closed.reason is not CloseReason.MOVED:
             self.subscriptions.end(client, topics)
             counts["notifications_undelivered"] += len(closed.undelivered)

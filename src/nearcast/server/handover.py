@@ -125,8 +125,7 @@ class Handover:
     ) -> None:
         """Note that a client left for another home; brokers hear of it a while later."""
         self._buffer.leave(client, topics, now)
-        if undelivered:
-            self.pass_on(client, undelivered, now, epoch=epoch)
+        self.pass_on(client, undelivered, now, epoch=epoch)
 
     def pass_on(
         self,
@@ -140,7 +139,7 @@ class Handover:
 
         Nothing goes back to where it came from: the client is on its way between the two.
         """
-        home = self._home(client)
+        home = self._home(client) if frames else None
         if home is not None and home not in (self._peers.server, came_from):
             self._peers.send(home, Undelivered(client, tuple(frames), self._revision, epoch))
         elif home is None or not self._keep(client, frames, now, came_from, epoch):

@@ -77,6 +77,7 @@ class ServerSessions:
         self.drops: Counter[str] = Counter()
         """What was refused, by reason."""
         self._table = SessionTable(self._settings, index_prefix(static_key))
+        self.epoch_of, self.is_meant = self._table.epoch_of, self._table.is_meant
         self._sender = SessionSender(self._settings)
         self._outgoing, self._mark = self._sender.outgoing, self._sender.mark
         self.has_newly_muted = False
@@ -119,19 +120,6 @@ class ServerSessions:
     def is_visitor(self, client: str) -> bool:
         """Tell whether a client has its home elsewhere and is here to publish only."""
         return (found := self._table.by_client.get(client)) is not None and found.init.visits
-
-    def epoch_of(self, client: str) -> int:
-        """Return the epoch of the program that has a client's session; 0: there is none."""
-        return found.epoch if (found := self._table.by_client.get(client)) else 0
-
-    def is_meant(self, client: str, epoch: int) -> bool:
-        """Tell whether what a program with an epoch lacks is for the one that is here.
-
-        Of which program something is may be unknown (0): it is not for one in its first session,
-        which has left nothing behind anywhere.
-        """
-        found = self._table.by_client.get(client)
-        return found is not None and (found.epoch == epoch if epoch else found.init.epoch > 0)
 
     def heard_at(self, client: str) -> float:
         """Return when a client was last heard here."""

@@ -36,6 +36,19 @@ class SessionTable:
         present = sum(one.notifications_dropped for one in self.by_client.values())
         return self._dropped_before + present
 
+    def epoch_of(self, client: str) -> int:
+        """Return the epoch of the program that has a client's session; 0: there is none."""
+        return found.epoch if (found := self.by_client.get(client)) else 0
+
+    def is_meant(self, client: str, epoch: int) -> bool:
+        """Tell whether what a program with an epoch lacks is for the one that is here.
+
+        Of which program something is may be unknown (0): it is not for one in its first session,
+        which has left nothing behind anywhere.
+        """
+        found = self.by_client.get(client)
+        return found is not None and (found.epoch == epoch if epoch else found.init.epoch > 0)
+
     def make_room(self, client: str) -> bool:
         """Forget one half-open session if the client has many; tell whether one more has room.
 
