@@ -127,7 +127,7 @@ def city(
         names,
         LiveSettings(delay_factor=delay_factor, rounds=1, rate_hz=rate_hz, seed=seed),
         time_limit_s,
-        seed,
+        seed=seed,
     )
     prepare_report_folder(out)
     started_s = time.monotonic()

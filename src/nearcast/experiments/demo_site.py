@@ -55,9 +55,9 @@ class DemoSettings:
     )
     time_limit_s: float = 3.0
     """For a method that searches."""
+    seed: int = 1
     vehicles: int = 60
     """That drive past simulated servers; 0: none."""
-    seed: int = 1
 
 
 @dataclass(frozen=True, slots=True, eq=False)
