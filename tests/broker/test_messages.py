@@ -4,9 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nearcast.wire.areas import FURTHEST_KM
 from nearcast.wire.publication import Origin, Publication, decode_record
 
-numbers = st.floats(allow_nan=False)
+numbers = st.floats(-FURTHEST_KM, FURTHEST_KM)
 whole = st.integers(0, 2**63 - 1)
 messages = st.builds(
     Publication,

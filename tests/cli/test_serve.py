@@ -153,7 +153,7 @@ import nearcast.runtime.serve
 from nearcast.cli.main import main
 from nearcast.errors import RestartNeededError
 
-def end(*_):
+def end(*_, **__):
     raise RestartNeededError("server 'e1' ends: its spool is lost")
 
 nearcast.runtime.serve.serve = end
