@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import socket
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -88,12 +90,16 @@ def open_session(settings: SparkSettings | None = None) -> Iterator[SparkSession
         When there is no Java, the master cannot be reached, or Spark refuses the settings.
     """
     settings = settings or SparkSettings()
+    on_interrupt = signal.getsignal(signal.SIGINT)
     session, is_ours = _start(settings)
     try:
         yield session
     finally:
         if is_ours:
             session.stop()
+            # Spark's own handler would ask a session that is gone to cancel its jobs
+            if threading.current_thread() is threading.main_thread():
+                signal.signal(signal.SIGINT, on_interrupt or signal.SIG_DFL)
 
 
 def _start(settings: SparkSettings) -> tuple[SparkSession, bool]:
