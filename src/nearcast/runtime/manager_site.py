@@ -59,7 +59,6 @@ async def open_site(config: ManagerConfig, store: ManagerStore, now: float) -> M
     settings = _digest((site.cloud, orders, site.roaming, site.coverage))
     processors = _digest(config.site.processors)
     if state is None or source not in (None, store.fact("source")):
-        plane = _plane_of(config.site)
         plan = await prepare_plan(
             config.site,
             config.site.plan,
@@ -71,7 +70,7 @@ async def open_site(config: ManagerConfig, store: ManagerStore, now: float) -> M
         state = with_plan(state, plan.servers, plan.topics, plan.version)
         state = _with_configured_processors(state, config, store)
         facts = {"source": source or "", "settings": settings, "scenario": plan.scenario}
-        facts["plane"] = plane
+        facts["plane"] = _plane_of(config.site)
         store.adopt(state, plan.stored, **facts, configured_processors=processors)
         _log.info("plan_adopted", extra={"fields": {"version": state.versions[-1].version}})
     elif (settings, processors) != (store.fact("settings"), store.fact("configured_processors")):
