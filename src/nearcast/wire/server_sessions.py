@@ -300,7 +300,19 @@ class ServerSessions:
 
     def notify_all(self, clients: Iterable[str], frame: bytes, left_out: str = "") -> list[str]:
         """Send one checked notification to all clients but one; return those without a session."""
-        return self._sender.notify_all(self._table.by_client, clients, frame, left_out)
+        by_client, queued, missing = self._table.by_client, self._sender.queued, []
+        for client in clients:
+            session = by_client.get(client)
+            if client == left_out:
+                continue
+            if session is None:
+                missing.append(client)
+            else:
+                session.frames.append(frame)
+                if not session.is_queued:
+                    session.is_queued = True
+                    queued.append(session)
+        return missing
 
     def redirect(self, client: str, home: Home | None) -> list[bytes]:
         """Send a client to another home until it has gone, or let it stay; return what it lacks."""

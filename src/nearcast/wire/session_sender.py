@@ -32,28 +32,6 @@ class SessionSender:
             session.is_queued = True
             self.queued.append(session)
 
-    def notify_all(
-        self,
-        sessions: Mapping[str, ServerSession],
-        clients: Iterable[str],
-        frame: bytes,
-        left_out: str,
-    ) -> list[str]:
-        """Have the next flush send a notification to all but one; return who has no session."""
-        queued, missing = self.queued, []
-        for client in clients:
-            session = sessions.get(client)
-            if client == left_out:
-                continue
-            if session is None:
-                missing.append(client)
-            else:
-                session.frames.append(frame)
-                if not session.is_queued:
-                    session.is_queued = True
-                    queued.append(session)
-        return missing
-
     def notify_urgently(
         self, sessions: Mapping[str, ServerSession], clients: Iterable[str], frame: bytes
     ) -> list[str]:
