@@ -132,10 +132,10 @@ def solve_mixed(
     solver.setOptionValue("mip_allow_restart", False)
     if np.isfinite(cutoff):
         solver.setOptionValue("objective_bound", float(cutoff))
-    interrupted = _watch(solver, on_bound)
+    raised = _watch(solver, on_bound)
     solver.run()
-    if interrupted:
-        raise KeyboardInterrupt
+    if raised:
+        raise raised[0]
     status, info = _status(solver), solver.getInfo()
     feasible = info.primal_solution_status == highspy.SolutionStatus.kSolutionStatusFeasible
     if status is SolverStatus.INFEASIBLE:
@@ -168,25 +168,25 @@ def _load(model: LinearModel, time_limit_s: float, *, relaxed: bool) -> Any:
     return solver
 
 
-def _watch(solver: Any, on_bound: Callable[[float], None] | None) -> list[bool]:
-    """Have HiGHS call back, so that Ctrl-C stops it; return a list that is then not empty.
+def _watch(solver: Any, on_bound: Callable[[float], None] | None) -> list[BaseException]:
+    """Have HiGHS call back, so that Ctrl-C stops it; return a list that then holds the reason.
 
-    Python's own handler runs inside the callback; an exception must not travel through C++.
+    Python's handlers of signals run inside the callback, and what they or `on_bound` raise must
+    not travel through C++: it would be lost there, or end the program.
     """
-    interrupted: list[bool] = []
+    raised: list[BaseException] = []
 
     def look(event: Any) -> None:
         try:
-            if on_bound is not None:
+            if on_bound is not None and not raised:
                 on_bound(float(event.data_out.mip_dual_bound))
-            if interrupted:
-                event.interrupt()
-        except KeyboardInterrupt:
-            interrupted.append(True)
+        except BaseException as error:
+            raised.append(error)
+        if raised:
             event.interrupt()
 
     solver.cbMipInterrupt.subscribe(look)
-    return interrupted
+    return raised
 
 
 def _status(solver: Any) -> SolverStatus:
