@@ -139,6 +139,15 @@ def test_who_is_turned_away_again_and_again_sends_less_and_waits_longer() -> Non
     assert len(_sequences(outbox, now + 0.2)) == 2
 
 
+@pytest.mark.parametrize("topic", ["t", ""])
+def test_no_server_keeps_a_client_silent_for_ever(topic: str) -> None:
+    outbox = _filled(1)
+    assert _sequences(outbox, 0.0) == [1]
+    outbox.pause(topic, 0.0, 2**32 / 1000, 0.0)
+    assert _sequences(outbox, 59.0) == []
+    assert _sequences(outbox, 60.0) == [1]
+
+
 def test_what_cannot_be_sent_is_not_kept() -> None:
     outbox = _filled(1)
     for topic, payload, position in (

@@ -20,6 +20,9 @@ __all__ = ["Outbox"]
 
 _AT_ONCE = float("-inf")
 _NEVER = float("inf")
+_LONGEST_PAUSE_S = 60.0
+"""A server that asks for more is asked again after it: one that lies, or has long recovered, would
+keep a client silent for weeks."""
 
 
 @dataclass(slots=True)
@@ -206,6 +209,7 @@ class Outbox:
         part
             A random number between 0 and 1: publishers must not come back together.
         """
+        wait_s = min(wait_s, _LONGEST_PAUSE_S)
         if not topic:
             self._paused_until = max(self._paused_until, now + wait_s)
         for name, stream in self._streams.items():
