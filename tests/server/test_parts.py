@@ -149,7 +149,7 @@ def router(around: Surroundings, publishers: Publishers, cloud: str = "cloud") -
         ),
         0.2,
         3.0,
-        ClassGate(MESSAGE_CLASSES, authoriser, around.effects.counts),
+        ClassGate(MESSAGE_CLASSES, authoriser, around.effects),
     )
 
 

@@ -87,7 +87,8 @@ class BrokerPart:
             tap=tap,
             next_ticket=next_ticket,
         )
-        self.topics = TopicRegistry(settings, self.broker, recovered, self._refuse_topic)
+        refuse, tables = self._refuse_topic, effects.tables
+        self.topics = TopicRegistry(settings, self.broker, recovered, refuse, tables)
         self.early_copies = EarlyCopies(effects)
         self.claims = Claims(peers, self.broker, self.topics, settings.takeover_s, effects.counts)
         self._expiry = TopicExpiry(

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections import Counter, OrderedDict
+from collections import OrderedDict
 from collections.abc import Mapping
 
 from nearcast.errors import WireError
 from nearcast.server.authorise import Authoriser
+from nearcast.server.effects import Effects
 from nearcast.trust.rights import may_use
 from nearcast.wire.envelope import Envelope, make_envelope, open_envelope, read_envelope
 from nearcast.wire.message_class import MessageClass
@@ -24,16 +25,17 @@ class ClassGate:
 
     Parameters
     ----------
-    counts
-        Of the server: messages of a class that came too often, or without the right to it.
+    effects
+        Of the server: its counts tell of messages of a class that came too often.
     """
 
     def __init__(
-        self, classes: Mapping[str, MessageClass], authoriser: Authoriser, counts: Counter[str]
+        self, classes: Mapping[str, MessageClass], authoriser: Authoriser, effects: Effects
     ) -> None:
-        self._classes, self._authoriser, self._counts = classes, authoriser, counts
+        self._classes, self._authoriser, self._counts = classes, authoriser, effects.counts
         self._used: OrderedDict[tuple[str, str], tuple[float, float]] = OrderedDict()
         """By client and class: messages that it may send, and since when."""
+        self._limit = effects.tables.add("class_users", _USERS_LIMIT, lambda: len(self._used))
 
     def open(self, publication: Publication, now: float) -> RefuseReason | None:
         """Look into the envelope of a client's publication; return why it is refused, if so."""
@@ -87,7 +89,7 @@ class ClassGate:
         credit = min(max(1.0, per_s), credit + max(0.0, now - since) * per_s)
         has_credit = credit >= 1.0
         self._used[client, name] = (credit - has_credit, now)
-        if len(self._used) > _USERS_LIMIT:
+        if len(self._used) > self._limit:
             self._used.popitem(last=False)
         self._counts["urgent" if has_credit else "urgent_too_many"] += 1
         return has_credit

@@ -109,7 +109,7 @@ class Server:
         ring = self.ring = RingPart(peers, chance)
         directory = self.subscribers = SubscriberDirectory()
         authoriser = self._authoriser = Authoriser(trust, settings.vouched_limit, effects.tables)
-        classes = ClassGate(settings.classes, authoriser, self.counts)
+        classes = ClassGate(settings.classes, authoriser, effects)
         tickets, recovered = count(1).__next__, recovered or {}
         flows = self.flows = FlowPart(
             settings, peers, effects, recovered, tickets, clock, ring, watch

@@ -31,6 +31,10 @@ class TopicProofs:
     ) -> None:
         self._peers, self._broker, self._topics = peers, broker, topics
         self._vouching, self._witness = vouching, witness
+        self._unproved_count = 0
+        self._limit = peers.tables.add(
+            "unproved_topics", _UNPROVED_LIMIT, lambda: self._unproved_count
+        )
         self._unproved: dict[tuple[str, str], dict[str, None]] = {}
         """By server and publisher: topics that the server says it manages for the publisher."""
 
@@ -51,20 +55,23 @@ class TopicProofs:
             return
         if self._witness.may_speak(server, publisher, now):
             topics.prove(server, topic)
-        elif len(self._unproved) < _UNPROVED_LIMIT:
+        elif self._unproved_count < self._limit:
             said = self._unproved.setdefault((server, publisher), {})
-            if len(said) < _UNPROVED_LIMIT:
-                said[topic] = None
+            self._unproved_count += topic not in said
+            said[topic] = None
 
     def on_proved(self, server: str, publisher: str) -> None:
         """Believe what a server said of topics whose publisher is there indeed."""
-        for topic in self._unproved.pop((server, publisher), ()):
+        said = self._unproved.pop((server, publisher), {})
+        self._unproved_count -= len(said)
+        for topic in said:
             if topic in self._topics.here and not self._topics.is_ordered(topic):
                 self._topics.prove(server, topic)
 
     def forget(self) -> None:
         """Forget what was not proved: orders may say it now, and servers may be gone."""
         self._unproved.clear()
+        self._unproved_count = 0
 
     def may_copy(self, server: str, topic: str, copies: Iterable[Publication], now: float) -> bool:
         """Tell whether copies of a server need no proof, or there is one; it is asked for if not.

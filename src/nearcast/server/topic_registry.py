@@ -14,6 +14,7 @@ from nearcast.server.flow_makers import FlowMakers
 from nearcast.server.processor_rules import ProcessorRule, rule_for
 from nearcast.server.server_settings import ServerSettings
 from nearcast.server.site_orders import Orders, TopicOrder
+from nearcast.server.tables import Tables
 from nearcast.server.told_brokers import Told, ToldBrokers
 from nearcast.spool.changes import Group, LiveTopic
 
@@ -46,6 +47,7 @@ class TopicRegistry:
         broker: Broker,
         recovered: Mapping[str, LiveTopic],
         refuse: Callable[[str, str], None],
+        tables: Tables,
     ) -> None:
         self._settings, self._broker, self._refuse = settings, broker, refuse
         self._recovered = dict(recovered)
@@ -58,7 +60,9 @@ class TopicRegistry:
         """As asked for; what is in force may differ, when that was not possible."""
         self._plan_version = 0
         self.makers = FlowMakers()
-        self._told = ToldBrokers(_KNOWN_FACTOR * settings.topic_limit)
+        known = _KNOWN_FACTOR * settings.topic_limit
+        told = tables.add("topics_elsewhere", known, lambda: self._told.topics)
+        self._told = ToldBrokers(told)
         self.announced: dict[str, None] = {}
         """Topics that this server manages though no orders say so."""
         self.refused: dict[str, str] = {}

@@ -20,7 +20,8 @@ __all__ = ["Vouching"]
 
 _AT_ONCE = 64
 """Credentials in one message."""
-_SHOWN_LIMIT = 100_000
+_SHOWN_LIMIT = 1_000_000
+"""Pairs of server and client."""
 _ASK_AGAIN_S = 1.0
 _ASKED_LIMIT = 10_000
 
@@ -48,6 +49,9 @@ class Vouching:
         self._retell, self._on_replaced = retell, on_replaced
         self._shown: dict[str, set[str]] = {}
         """By server: clients whose present credential it has seen."""
+        self._shown_limit = effects.tables.add(
+            "credentials_shown", _SHOWN_LIMIT, lambda: sum(map(len, self._shown.values()))
+        )
         self._asked: OrderedDict[str, float] = OrderedDict()
         """Clients that another server was asked for, and when."""
         self._asked_limit = effects.tables.add(
@@ -59,7 +63,7 @@ class Vouching:
     def show(self, server: str, clients: Iterable[str]) -> None:
         """Show a server the credentials of clients, before the first message about them."""
         shown = self._shown.setdefault(server, set())
-        if len(shown) > _SHOWN_LIMIT:
+        if len(shown) * len(self._shown) > self._shown_limit:  # each server has an equal part
             shown.clear()  # to be shown again does no harm
         missing = [one for one in dict.fromkeys(clients) if one not in shown]
         documents = []

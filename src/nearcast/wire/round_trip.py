@@ -14,6 +14,8 @@ class RoundTrip:
         self._settings = settings
         self.smoothed_s: float | None = None
         self._deviation_s = 0.0
+        self.wait_s = settings.first_retry_s
+        """How long to wait before something is sent a second time."""
 
     def learn(self, sample_s: float) -> None:
         """Take a measured time; never one of something that was sent twice."""
@@ -22,12 +24,5 @@ class RoundTrip:
         else:
             self._deviation_s += (abs(self.smoothed_s - sample_s) - self._deviation_s) / 4
             self.smoothed_s += (sample_s - self.smoothed_s) / 8
-
-    @property
-    def wait_s(self) -> float:
-        """How long to wait before something is sent a second time."""
-        settings = self._settings
-        if self.smoothed_s is None:
-            return settings.first_retry_s
-        wait_s = self.smoothed_s + 4 * self._deviation_s
-        return min(max(wait_s, settings.least_retry_s), settings.longest_retry_s)
+        wait_s, settings = self.smoothed_s + 4 * self._deviation_s, self._settings
+        self.wait_s = min(max(wait_s, settings.least_retry_s), settings.longest_retry_s)

@@ -242,13 +242,10 @@ class ServerSession:
             self._receipt_time.learn(now - oldest.sent_at)
         return is_missing
 
-    def _wait_s(self, flight: Flight) -> float:
-        """Return how long to wait for a receipt: a client far away, or busy, gets more time."""
-        least_s = self._settings.notification_retry_s
-        return flight.wait_s or max(least_s, self._receipt_time.wait_s)
-
-    def _due(self, flight: Flight) -> float:
-        return flight.sent_at + self._wait_s(flight)
+    @property
+    def _first_wait_s(self) -> float:
+        """How long to wait for a first receipt: a client far away, or busy, gets more time."""
+        return max(self._settings.notification_retry_s, self._receipt_time.wait_s)
 
     @property
     def awaits_receipts(self) -> bool:
@@ -283,7 +280,11 @@ class ServerSession:
 
     def next_resend(self) -> float:
         """Return when the next notification is due again."""
-        return min(map(self._due, self._flights.values()), default=float("inf"))
+        first_wait_s = self._first_wait_s
+        return min(
+            (one.sent_at + (one.wait_s or first_wait_s) for one in self._flights.values()),
+            default=float("inf"),
+        )
 
     def resend(self, now: float, *, moved: bool = False) -> list[Datagram]:
         """Return the datagrams that repeat what nobody confirmed in time.
@@ -291,12 +292,12 @@ class ServerSession:
         All that is unconfirmed, when the client has moved: it is on its way to the old address.
         """
         sent: list[Datagram] = []
-        settings = self._settings
+        settings, first_wait_s = self._settings, self._first_wait_s
         for counter, flight in list(self._flights.items()):
-            is_due = moved or self._due(flight) <= now
+            before_s = 0.0 if moved else flight.wait_s or first_wait_s
+            is_due = moved or flight.sent_at + before_s <= now
             if is_due and self.address is not None and not self.channel.is_exhausted:
                 del self._flights[counter]
-                before_s = 0.0 if moved else self._wait_s(flight)
                 wait_s = next_wait_s(
                     before_s, settings.longest_retry_s, settings.notification_retry_s
                 )
