@@ -200,7 +200,7 @@ class ClientDriver:
         is_connected = self.session.is_connected
         envelope = b""
         if attributes or area or valid_s is not None or message_class:
-            until_us = 0 if valid_s is None else int((now + valid_s) * 1e6)
+            until_us = 0 if valid_s is None else self.session.site_clock.there_us(now + valid_s)
             envelope = make_envelope(attributes, self._area(area), until_us, message_class)
         sequence = self.session.publish(
             topic,

@@ -294,7 +294,7 @@ class BrokerPart:
                 self._on_copies(server, message, now)
 
     def _on_copies(self, server: str, message: Copies, now: float) -> None:
-        topic, now_us = message.topic, int(now * 1e6)
+        topic = message.topic
         if not self.topics.is_broker(server, topic):
             self.early_copies.keep(server, message, now)
             return
@@ -310,7 +310,7 @@ class BrokerPart:
         self.ensure_kept(topic)
         self._effects.counts["copies"] += len(copies)
         for copy in copies:
-            copy.arrived_us = now_us
+            copy.note_arrival(int(now * 1e6), self._effects.site_clock.there_us(now))
             self.broker.admit_copy(copy, server)
         if message.wants_ack:
             self.broker.owe_copies(topic, dict.fromkeys(one.publisher for one in copies), server)

@@ -159,7 +159,7 @@ class BrokerProgress:
 
     def on_resumed(self, broker: str, message: Resumed, now: float) -> None:
         """Tell the clients here what a broker has told again."""
-        key, notified = (broker, message.topic), time_field(int(now * 1e6))
+        key, notified = (broker, message.topic), time_field(self._effects.site_clock.there_us(now))
         behind = self._behind.get(key)
         if behind is None or behind.number != message.number:
             return

@@ -225,6 +225,8 @@ class ClientGateway:
 
     def _on_publication(self, publication: Publication, now: float) -> None:
         is_durable = publication.origin is not Origin.ONCE
+        if ahead_us := self._effects.site_clock.ahead_us:
+            publication.received_us = max(0, publication.received_us + ahead_us)
         allowance = self._allowances.by_client.get(publication.publisher)
         if allowance is None:  # its session has ended in this pass
             return
@@ -374,6 +376,6 @@ class ClientGateway:
 
     def _log(self, client: str, topic: str | None, action: LogAction, now: float) -> None:
         x_km, y_km = self.clients.place(client)
-        time_us, server = int(now * 1e6), self._server
+        time_us, server = self._effects.site_clock.there_us(now), self._server
         row = (topic, client, time_us, x_km, y_km, 0, action, 0, 0, False, server, b"")
         self._effects.out.publications.append(row)

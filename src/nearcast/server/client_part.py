@@ -53,6 +53,7 @@ def make_client_part(
     classes: ClassGate,
 ) -> ClientGateway:
     """Return what takes clients' datagrams, with all that it needs."""
+    sessions.site_clock = effects.site_clock
     homes = HomeClients()
     selection = Selection(homes, effects)
     resumption = Resumption(peers, homes, sessions, replays, effects, vouching.show, selection)

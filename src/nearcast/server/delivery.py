@@ -123,7 +123,7 @@ class Delivery:
 
     def _now(self) -> tuple[int, bytes]:
         """Return the time now, also as a field of a Notify: once for many notifications."""
-        notified_us = int(self._clock() * 1e6)
+        notified_us = self._effects.site_clock.there_us(self._clock())
         return notified_us, time_field(notified_us)
 
     def _split(self, topic: str, recipients: Recipients) -> dict[str, tuple[str, ...]]:
@@ -184,7 +184,7 @@ class Delivery:
         if missing:
             # they have left, however long ago: what comes late, lost and repeated, follows them
             for client in sorted(missing):
-                self._pass_on(client, (frame,), notified_us / 1e6)
+                self._pass_on(client, (frame,), notified_us / 1e6 - effects.site_clock.ahead_s)
             away = set(missing)
             clients = tuple(client for client in clients if client not in away)
         effects.counts["notifications"] += len(clients)

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from nearcast.broker.actions import TakenOver
 from nearcast.server.outputs import Incident, Outputs
 from nearcast.server.tables import Tables
+from nearcast.wire.clock_difference import ClockDifference
 
 __all__ = ["Effects"]
 
@@ -21,6 +22,9 @@ class Effects:
         self.out = Outputs()
         self.tables = Tables(table_factor)
         """Those that clients or other servers can fill."""
+        self.site_clock = ClockDifference()
+        """How far the manager's clock is ahead: what messages carry is its time, so that servers
+        and clients agree when something happened and until when it counts."""
         self.counts: Counter[str] = Counter()
         """What happened so far, by name; for metrics and the manager."""
         self.pauses_s: deque[float] = deque(maxlen=_MOST_PAUSES)

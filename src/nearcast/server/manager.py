@@ -22,6 +22,7 @@ from nearcast.server.manager_state import (
 )
 from nearcast.server.mesh_messages import (
     ClientIs,
+    ClockTold,
     Hello,
     LoadReport,
     MeshMessage,
@@ -234,6 +235,9 @@ class Manager:
         match message:
             case Hello() | LoadReport():
                 self._heard(record, message, now)
+                if isinstance(message, LoadReport):
+                    told = ClockTold(message.asked_us, int(now * 1e6))
+                    self._channels.send(server, encode_mesh(told))
             case FlowReports():
                 record.flows = message
             case WhereIs(client):

@@ -56,6 +56,7 @@ from nearcast.wire.terms import Place, Terms
 __all__ = [
     "Arriving",
     "ClientIs",
+    "ClockTold",
     "Forgets",
     "Hello",
     "LoadReport",
@@ -214,6 +215,16 @@ class LoadReport(MeshStruct, frozen=True):
     """The signed list that it goes by, when that is newer than the manager's: which has lost it."""
     pauses_s: tuple[float, ...] = ()
     """How long streams waited until the server owned them, of the last ones."""
+    asked_us: int = 0
+    """What the server's own clock shows; it wants to know what the manager's does."""
+
+
+class ClockTold(MeshStruct, frozen=True):
+    """The manager to a server that has reported: what the manager's clock shows."""
+
+    asked_us: int
+    """As the report says."""
+    told_us: int
 
 
 class NewOrders(MeshStruct, frozen=True):
@@ -269,6 +280,7 @@ MeshMessage = (
     | Presence
     | Hello
     | LoadReport
+    | ClockTold
     | NewOrders
     | ShowOrders
     | OrdersShown

@@ -225,7 +225,7 @@ class Resumption:
         if not message.client:
             self.progress.on_resumed(broker, message, now)
             return
-        client, notified = message.client, time_field(int(now * 1e6))
+        client, notified = message.client, time_field(self._effects.site_clock.there_us(now))
         question = self._asked.get(client, {}).get((broker, message.topic))
         if question is None or question.number != message.number:
             return  # what it tells may have gone into a session before

@@ -312,9 +312,10 @@ class Router:
             self._is_ready() and self._has_orders_for(message, now)
         )
         believed = {one: self._believe(server, one, now) for one in allowed}
-        now_us = int(now * 1e6)
+        now_us, latest_us = int(now * 1e6), self._effects.site_clock.there_us(now)
         for publication, oldest in zip(publications, message.oldest, strict=True):
-            publication.oldest, publication.arrived_us = oldest, now_us
+            publication.oldest = oldest
+            publication.note_arrival(now_us, latest_us)
             if publication.envelope:
                 self._classes.judge(publication)
             if not allowed[publication.publisher]:

@@ -80,6 +80,7 @@ class Selection:
         """Return what a client gets of a notification; None: nothing."""
         if not notify.envelope and not self.selective:
             return body
+        now_s += self._effects.site_clock.ahead_s
         found = self.split(notify, body, (client,), place, now_s)
         return found[0][0] if found else None
 

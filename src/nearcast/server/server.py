@@ -176,7 +176,7 @@ class Server:
             lambda: self._replays.try_again(),
         )
         self._replays = Replays(peers, part.broker, effects, remote)
-        self._reports = LoadReports(peers, self._load, settings.report_interval_s)
+        self._reports = LoadReports(peers, effects, self._load, settings.report_interval_s)
         clients: ClientGateway | None = None
         if access is not None and sessions is not None:
             clients = make_client_part(

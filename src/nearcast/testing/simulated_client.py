@@ -84,7 +84,7 @@ class SimulatedClient:
     ) -> int:
         """Publish now."""
         now = self.clock.read()
-        until_us = 0 if valid_s is None else int((now + valid_s) * 1e6)
+        until_us = 0 if valid_s is None else self.session.site_clock.there_us(now + valid_s)
         envelope = make_envelope(attributes, area, until_us)
         sequence = self.session.publish(
             topic, payload, now, durable=durable, position=position, envelope=envelope

@@ -154,6 +154,12 @@ class ClientConnection:
         self.outbox.restart()
         return True
 
+    def hear_time(self, time_us: int, now: float) -> None:
+        """Learn the site's time from the answer to a report."""
+        asked_at = self.link.take_answered() if self.link is not None else None
+        if asked_at is not None and time_us:
+            self._context.site_clock.learn(asked_at, time_us / 1e6, now)
+
     def _attempt(self, index: int) -> ClientHandshake:
         for attempt in (self.handshake, self._detour):
             if attempt is not None and attempt.index == index:

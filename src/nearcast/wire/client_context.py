@@ -6,6 +6,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from nearcast.wire.actions import ClientEvent, SendDatagram
+from nearcast.wire.clock_difference import ClockDifference
 from nearcast.wire.epochs import Epochs
 from nearcast.wire.home_proof import Prover
 from nearcast.wire.messages import Init, Report
@@ -34,6 +35,8 @@ class ClientContext:
     report: Report = field(default_factory=lambda: Report(0.0, 0.0))
     """What the next report says."""
     epochs: Epochs = field(default_factory=Epochs)
+    site_clock: ClockDifference = field(default_factory=ClockDifference)
+    """How far the site's time is ahead of this client's."""
     drops: Counter[str] = field(default_factory=Counter)
     """What was refused or not sent, by reason."""
     outgoing: list[SendDatagram] = field(default_factory=list)

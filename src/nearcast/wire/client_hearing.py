@@ -96,10 +96,11 @@ class ClientHearing:
     def _reason_against(self, notification: Notification) -> str:
         """Return why what has come is not delivered: its time has passed, or the client moved on."""
         envelope, report = open_envelope(notification.envelope), self._context.report
-        if envelope.is_over(self.now):
+        now = self.now + self._context.site_clock.ahead_s
+        if envelope.is_over(now):
             return "expired"
         heading_deg = heading_of(report.direction_deg, report.speed_mps)
-        if not envelope.selects(report.x_km, report.y_km, heading_deg, self.now):
+        if not envelope.selects(report.x_km, report.y_km, heading_deg, now):
             return "outside_area"
         return ""
 

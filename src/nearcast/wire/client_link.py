@@ -66,6 +66,8 @@ class ClientLink:
         self._asked_at = _NEVER
         """When the first question was sent since the server was last heard."""
         self._probes = 0
+        self._reported_at: float | None = None
+        """When the first report was sent that is not answered."""
         self.receipt_due = _NEVER
         """When notifications are confirmed at the latest."""
         self._receipts = 0
@@ -133,7 +135,13 @@ class ClientLink:
             wait_s *= 1 - self._shift
             self._shift = 0.0
         self.report_due = now + wait_s
+        self._reported_at = now if self._reported_at is None else self._reported_at
         return True
+
+    def take_answered(self) -> float | None:
+        """Return when a report was sent that is answered now; None: its answer was heard."""
+        reported_at, self._reported_at = self._reported_at, None
+        return reported_at
 
     def note_notifications(self, now: float) -> None:
         """Remember to confirm a datagram with notifications."""

@@ -103,8 +103,8 @@ class ClientSession:
         self._settings = settings or WireSettings()
         check, made = ServerCheck(authority, revoked), self._settings
         self._context = ClientContext(static_key, random_bytes, made, credential, client, check)
-        self.drops = self._context.drops
-        """What was refused or not sent, by reason."""
+        self.drops, self.site_clock = self._context.drops, self._context.site_clock
+        """What was refused or not sent, by reason; how far the site's time is ahead."""
         self._ways = Ways((*servers, home), check.is_revoked)
         self._home = ClientConnection(self._context, home, ways=self._ways)
         self._visits = ClientVisits(self._context, self._home)
@@ -188,7 +188,7 @@ class ClientSession:
         them. The others are sent once, and not at all without a session.
         """
         self._due = _AT_ONCE
-        published_us = int(now * 1e6)
+        published_us = self._context.site_clock.there_us(now)
         connection = self._visits.connection_of(topic)
         if durable:
             if (waiting := self.unacknowledged) >= self._settings.publish_limit:
@@ -289,10 +289,9 @@ class ClientSession:
     def _on_sealed(
         self, connection: ClientConnection, link: ClientLink, data: bytes, now: float
     ) -> None:
-        has_notifications = False
-        hearing = self._hearing
+        has_notifications, hearing = False, self._hearing
         inbox, cursors, order = hearing.inbox, hearing.cursors, hearing.order
-        arrived_us = round(now * 1e6)
+        arrived_us = self._context.site_clock.there_us(now)
         for message in decode_for_client(link.open(data, now)):
             if isinstance(message, tuple):
                 has_notifications, hearing.now = True, now
@@ -323,6 +322,7 @@ class ClientSession:
             case Gap():
                 self._hearing.on_gap(message)
             case Heartbeat(token=b"", answer=False, lost=False):
+                self._home.hear_time(message.time_us, now)
                 # one that was overtaken says nothing of what overtook it
                 if self._home.link is not None and self._home.link.is_newest:
                     self._hearing.cursors.on_settled(message.unsettled_ms / 1000, now)

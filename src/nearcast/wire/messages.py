@@ -121,6 +121,8 @@ class Heartbeat(msgspec.Struct, frozen=True, gc=False):
     """Since when notifications are unconfirmed, in the server's answer to a Report."""
     lost: bool = False
     """Whether notifications of this session were given up."""
+    time_us: int = 0
+    """The site's time, in the server's answer to a Report."""
 
 
 class Report(msgspec.Struct, frozen=True, gc=False):

@@ -56,9 +56,9 @@ class Publication(msgspec.Struct, gc=False, eq=False):
     sequence: int
     """Counts the publisher's messages of this topic and epoch, from 1, without gaps but for ONCE."""
     published_us: int
-    """When it was published, by its publisher's clock; Unix time."""
+    """When it was published, as far as its publisher knows the site's time."""
     received_us: int
-    """When the publisher's home got it; Unix time."""
+    """When the publisher's home got it; the site's time."""
     x_km: float
     y_km: float
     payload: bytes
@@ -94,6 +94,15 @@ class Publication(msgspec.Struct, gc=False, eq=False):
     def received_at_s(self) -> float:
         """When the publisher's home got it, in seconds of Unix time."""
         return self.received_us / 1e6
+
+    def note_arrival(self, now_us: int, latest_us: int) -> None:
+        """Note that it has come from another server, by this one's clock and by the site's time.
+
+        Its home cannot have got it later; a home may lie, or not know the time yet.
+        """
+        self.arrived_us = now_us
+        if self.received_us > latest_us:
+            self.received_us, self.encoded = latest_us, b""
 
     def record(self) -> bytes:
         """Return its bytes, made at the first call."""

@@ -257,20 +257,22 @@ class ServerSession:
         """Whether the client will not get all that it was to be told in this session."""
         return self.has_lost or self.notifications_dropped > 0
 
-    def heartbeat(self, missing_since: float, now: float) -> Heartbeat:
+    def heartbeat(self, missing_since: float, now: float, time_us: int) -> Heartbeat:
         """Return the answer to a Report: it says what the client can be sure to have.
 
         Parameters
         ----------
         missing_since
             Since when the server itself waits for what clients should have been sent.
+        time_us
+            The site's time.
         """
         since = min((one.since for one in self._flights.values()), default=missing_since)
         if self.waits_since is not None:
             since = min(since, self.waits_since)
         unsettled_s = now - min(since, missing_since)
         unsettled_ms = 1 + int(unsettled_s * 1000) if unsettled_s >= 0 else 0
-        return Heartbeat(unsettled_ms=unsettled_ms, lost=self.lacks_something)
+        return Heartbeat(unsettled_ms=unsettled_ms, lost=self.lacks_something, time_us=time_us)
 
     def opened(self, address: Address, old: ServerSession | None) -> SessionOpened:
         """Return the event that the client is here; it may have had an old session."""

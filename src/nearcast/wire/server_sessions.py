@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from nearcast.errors import WireError
 from nearcast.trust.credentials import ClientCredential
 from nearcast.wire.actions import Datagram, Deliver, Home, ServerEvent, SessionClosed
+from nearcast.wire.clock_difference import ClockDifference
 from nearcast.wire.codec import FRAME_LIMIT, Refused, encode
 from nearcast.wire.flights import pack_frames
 from nearcast.wire.framing import SEALED_OVERHEAD, SESSION_HEADERS
@@ -87,8 +88,8 @@ class ServerSessions:
             self.handshakes, self._table, self.paces, random_bytes, self._settings, self._outgoing
         )
         self._events: list[ServerEvent] = []
-        self.unsettled_since = float("inf")
-        """Since when something is missing that clients here should have been sent."""
+        self.unsettled_since, self.site_clock = float("inf"), ClockDifference()
+        """Since when clients here miss something; how far the site's time is ahead."""
 
     def __len__(self) -> int:
         return len(self._table.by_index)
@@ -219,7 +220,8 @@ class ServerSessions:
                 self._events.append(Deliver(session.client, message))
             case Report():
                 self._events.append(Deliver(session.client, message))
-                answer = session.redirect or session.heartbeat(self.unsettled_since, now)
+                time_us = self.site_clock.there_us(now)
+                answer = session.redirect or session.heartbeat(self.unsettled_since, now, time_us)
                 self._queue(session, answer)
             case Heartbeat(answer=True):
                 self._outgoing += session.on_answer(address, message.token, now)

@@ -39,16 +39,18 @@ class Acknowledge(_message.Message):
     def __init__(self, session: _Optional[int] = ..., report_interval_s: _Optional[float] = ..., epoch: _Optional[int] = ..., revoked: _Optional[bytes] = ..., signer: _Optional[bytes] = ...) -> None: ...
 
 class Heartbeat(_message.Message):
-    __slots__ = ("token", "answer", "unsettled_ms", "lost")
+    __slots__ = ("token", "answer", "unsettled_ms", "lost", "time_us")
     TOKEN_FIELD_NUMBER: _ClassVar[int]
     ANSWER_FIELD_NUMBER: _ClassVar[int]
     UNSETTLED_MS_FIELD_NUMBER: _ClassVar[int]
     LOST_FIELD_NUMBER: _ClassVar[int]
+    TIME_US_FIELD_NUMBER: _ClassVar[int]
     token: bytes
     answer: bool
     unsettled_ms: int
     lost: bool
-    def __init__(self, token: _Optional[bytes] = ..., answer: _Optional[bool] = ..., unsettled_ms: _Optional[int] = ..., lost: _Optional[bool] = ...) -> None: ...
+    time_us: int
+    def __init__(self, token: _Optional[bytes] = ..., answer: _Optional[bool] = ..., unsettled_ms: _Optional[int] = ..., lost: _Optional[bool] = ..., time_us: _Optional[int] = ...) -> None: ...
 
 class Report(_message.Message):
     __slots__ = ("x_km", "y_km", "direction_deg", "speed_mps")
