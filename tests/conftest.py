@@ -6,8 +6,11 @@ next, each for itself; a file of others stays together.
 
 from __future__ import annotations
 
+import gc
+import os
 import signal
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -22,6 +25,7 @@ settings.load_profile("any machine")
 
 
 def pytest_configure() -> None:
+    os.environ["SPARK_CONF_DIR"] = str(Path(__file__).with_name("spark_conf"))
     # a shell that starts the tests in the background has them, and all their children, ignore it
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -40,6 +44,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 _RANK = pytest.StashKey[int]()
+
+
+def pytest_collection_finish() -> None:
+    # thousands of tests and all libraries stay: not to be looked through again and again
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(10_000, 10, 10)
 
 
 def _shares_fixtures(item: pytest.Item) -> bool:

@@ -27,13 +27,12 @@ def connector() -> dict[str, str]:
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    """One embedded session for all tests; the quick compiler, since no test runs long."""
+    """One embedded session for all tests."""
     settings = SparkSettings(
         master="local[2]",
         name="nearcast-tests",
         ui=False,
         conf={
-            "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
             "spark.sql.shuffle.partitions": "2",
             **connector(),
         },

@@ -17,12 +17,7 @@ def main(out: Path, log: Path) -> None:
         while cell.seed == 2:
             time.sleep(0.1)
 
-    settings = SparkSettings(
-        master="local[1]",
-        ui=False,
-        conf={"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1"},
-    )
-    with open_session(settings) as spark:
+    with open_session(SparkSettings(master="local[1]", ui=False)) as spark:
         run_sweep(spark, cells_of_seeds(4), out, compute=counting(log, hang))
 
 

@@ -8,11 +8,11 @@ import subprocess
 import sys
 import sysconfig
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -25,7 +25,6 @@ from nearcast.domain.plan_files import read_plan
 from nearcast.domain.scenario_files import read_scenario
 from nearcast.errors import PipelineError
 from nearcast.pipeline.manifest import MANIFEST_FILE
-from nearcast.pipeline.raw_logs import LogShape, write_publication_log
 from nearcast.pipeline.sweep.cell import SweepCell, run_cell
 from nearcast.planning.request import PlanRequest
 from nearcast.planning.solve import make_plan
@@ -36,6 +35,7 @@ from pipeline.nasty_logs import write_nasty_log
 pytestmark = [pytest.mark.timeout(500), pytest.mark.slow]  # six JVMs start
 DRIVER = Path(__file__).with_name("cluster_driver.py")
 SUBMITTED = Path(__file__).parents[2] / "examples" / "spark_submit.py"
+ASKED = ("--method", "reloc", "--regions", "3", "--json")
 
 
 @pytest.fixture(scope="module")
@@ -114,12 +114,15 @@ def least() -> list[int]:
     return [int(np.argmin(part)) + at * WIDTH for at, part in enumerate(np.split(USAGE, BLOCKS))]
 
 
+def as_options(conf: Mapping[str, str]) -> list[str]:
+    return [word for item in conf.items() for word in ("--conf", "=".join(item))]
+
+
 @contextmanager
 def running_pipeline(log: Path, out: Path, *more: str) -> Iterator[subprocess.Popen[str]]:
-    asked = ["--method", "reloc", "--regions", "3", "--json", *more]
     program = "from nearcast.cli.main import main; main()"
     with subprocess.Popen(
-        [sys.executable, "-c", program, "pipeline", "run", str(log), "--out", str(out), *asked],
+        [sys.executable, "-c", program, "pipeline", "run", log, "--out", out, *ASKED, *more],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -128,12 +131,6 @@ def running_pipeline(log: Path, out: Path, *more: str) -> Iterator[subprocess.Po
             yield process
         finally:
             process.kill()
-
-
-def run_pipeline(log: Path, out: Path, *more: str) -> None:
-    with running_pipeline(log, out, *more) as process:
-        _, said = process.communicate()
-    assert process.returncode == 0, said[-2000:]
 
 
 def assert_same_run(found: Path, wanted: Path) -> None:
@@ -147,18 +144,40 @@ def assert_same_run(found: Path, wanted: Path) -> None:
     pd.testing.assert_frame_equal(ours, theirs, rtol=1e-12)
 
 
-@pytest.mark.timeout(1_500)  # three whole runs
+class Run(NamedTuple):
+    log: Path
+    bad_rows: int
+    out: Path
+
+
+@pytest.fixture(scope="module")
+def here(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """A run of the pipeline without the cluster."""
+    folder = tmp_path_factory.mktemp("here")
+    log, out = folder / "log.jsonl", folder / "run"
+    nasty = write_nasty_log(log, good=400, seed=9)
+    quick = {
+        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
+        "spark.sql.shuffle.partitions": "2",
+    }
+    with running_pipeline(log, out, *as_options(quick)) as process:
+        _, said = process.communicate()
+    assert process.returncode == 0, said[-2000:]
+    return Run(log, sum(nasty.bad.values()), out)
+
+
 def test_the_whole_pipeline_runs_there_as_it_does_here_though_a_worker_dies(
-    cluster: SparkCluster, bare_python: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    cluster: SparkCluster,
+    bare_python: Path,
+    here: Run,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     # Before the tests that kill a worker for good.
     monkeypatch.setenv("PYSPARK_PYTHON", str(bare_python))
-    log = tmp_path / "log.jsonl"
-    nasty = write_nasty_log(log, good=400, seed=9)
-    settings = [word for item in cluster.conf.items() for word in ("--conf", "=".join(item))]
-    there = ["--master", cluster.master, *settings]
-    run_pipeline(log, tmp_path / "there", *there)
-    with running_pipeline(log, tmp_path / "lost", *there) as process:
+    lost = tmp_path / "lost"
+    there = ["--master", cluster.master, *as_options(cluster.conf)]
+    with running_pipeline(here.log, lost, *there) as process:
         manifest, deadline = tmp_path / "lost.unfinished" / MANIFEST_FILE, time.monotonic() + 600
         while not manifest.exists() or '"ingest"' not in manifest.read_text():
             assert process.poll() is None
@@ -169,28 +188,19 @@ def test_the_whole_pipeline_runs_there_as_it_does_here_though_a_worker_dies(
         _, said = process.communicate()
     assert process.returncode == 0, said[-2000:]
     cluster.start_worker(0)
-    monkeypatch.delenv("PYSPARK_PYTHON")
-    run_pipeline(log, tmp_path / "here")
-    for run in ("there", "lost"):
-        assert_same_run(tmp_path / run, tmp_path / "here")
-    scenario = read_scenario(tmp_path / "here" / "scenario")
-    assert sum(nasty.bad.values()) == len(pq.read_table(tmp_path / "here" / "quarantine"))
-    alone = make_plan(scenario, PlanRequest(Model.RATIO, method="reloc", regions=3))
-    plan, _ = read_plan(tmp_path / "there" / "plan", scenario)
-    assert np.array_equal(plan.homes, alone.plan.homes)
+    assert_same_run(lost, here.out)
+    assert here.bad_rows == len(pq.read_table(here.out / "quarantine"))
 
 
-def test_spark_submit_says_where_and_how(
-    cluster: SparkCluster, bare_python: Path, tmp_path: Path
+def test_spark_submit_says_where_and_how_and_the_run_is_that_of_here(
+    cluster: SparkCluster, bare_python: Path, here: Run, tmp_path: Path
 ) -> None:
-    log, out = tmp_path / "log.csv", tmp_path / "run"
-    write_publication_log(log, LogShape(clients=60, topics=12, members=90), seed=3)
+    out = tmp_path / "run"
     conf = {**cluster.conf, "spark.sql.shuffle.partitions": "3", "spark.driver.memory": "700m"}
-    settings = [word for item in conf.items() for word in ("--conf", "=".join(item))]
     submit = Path(sys.executable).with_name("spark-submit")
-    asked = ["run", str(log), "--out", str(out), "--method", "nearest", "--json"]
+    asked = ["run", str(here.log), "--out", str(out), *ASKED]
     done = subprocess.run(
-        [submit, "--master", cluster.master, *settings, str(SUBMITTED), *asked],
+        [submit, "--master", cluster.master, *as_options(conf), str(SUBMITTED), *asked],
         env={
             **os.environ,
             "PYSPARK_PYTHON": str(bare_python),
@@ -204,6 +214,11 @@ def test_spark_submit_says_where_and_how(
     assert told["master"] == cluster.master
     assert told["spark.sql.shuffle.partitions"] == "3"
     assert told["spark.driver.memory"] == "700m"
+    assert_same_run(out, here.out)
+    scenario = read_scenario(here.out / "scenario")
+    alone = make_plan(scenario, PlanRequest(Model.RATIO, method="reloc", regions=3))
+    plan, _ = read_plan(out / "plan", scenario)
+    assert np.array_equal(plan.homes, alone.plan.homes)
 
 
 def test_blocks_run_on_both_workers_with_the_shipped_package(

@@ -164,6 +164,8 @@ class Introductions:
 
     def finish(self, now: float) -> None:
         """End a pass: go on without servers that are away or took too long."""
+        if not self._questions:
+            return
         for number, question in list(self._questions.items()):
             if question.until is None:
                 question.until = now + self._inform_s
@@ -175,6 +177,8 @@ class Introductions:
 
     def next_wakeup(self) -> float:
         """Return when to call `finish` at the latest."""
+        if not self._questions:
+            return float("inf")
         times = (one.until for one in self._questions.values() if one.until is not None)
         return min(times, default=float("inf"))
 

@@ -191,7 +191,7 @@ class PeerChannels:
         frames: list[tuple[str, bytes]] = []
         bulk_frames: list[tuple[str, bytes]] = []
         dirty, self._dirty = self._dirty, {}
-        streams = self._streams() if is_due else dirty
+        streams, due = (self._streams(), NEVER) if is_due else (dirty, self._due)
         for stream in streams:
             out = bulk_frames if stream.is_bulk else frames
             if stream.resend_at <= now:
@@ -200,10 +200,11 @@ class PeerChannels:
                 self._send_fresh(stream, now, out)
             if stream.ack_at <= now:
                 out.append((stream.server, self._frame(stream, 0, [])))
-            self._due = min(self._due, stream.resend_at, stream.ack_at)
-        if is_due:
-            timers = (min(one.resend_at, one.ack_at) for one in self._streams())
-            self._due = min(timers, default=NEVER)
+            if stream.resend_at < due:
+                due = stream.resend_at
+            if stream.ack_at < due:
+                due = stream.ack_at
+        self._due = due
         return frames + bulk_frames if bulk_frames else frames
 
     def next_wakeup(self) -> float:

@@ -45,8 +45,10 @@ class SpoolShares:
 
     def take(self, now: float) -> list[tuple[str, str, bool]]:
         """Return which servers get which spools now, and whether as bulk."""
+        found: list[tuple[str, str, bool]] = []
+        if not self._waiting:
+            return found
         waiting, self._waiting, self._ready_at = self._waiting, {}, float("inf")
-        found = []
         for (server, topic), bulk in waiting.items():
             size_bytes = self._size_bytes(server, topic)
             if size_bytes is None:

@@ -31,7 +31,7 @@ class Network:
         """Return after how many seconds each copy of what is sent arrives; empty: it is lost."""
         if (
             (sender, receiver) in self.one_way_cuts
-            or frozenset((sender, receiver)) in self.cuts
+            or (self.cuts and frozenset((sender, receiver)) in self.cuts)
             or sender in self.offline
             or receiver in self.offline
         ):

@@ -63,6 +63,8 @@ class SparkCluster:
             "spark.executor.memory": "512m",
             "spark.executor.extraJavaOptions": _QUICK_START,
             "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
+            "spark.sql.shuffle.partitions": str(self._count * self._cores),
+            "spark.ui.enabled": "false",
         }
 
     def __enter__(self) -> Self:

@@ -56,6 +56,8 @@ class SessionSender:
 
         Sessions that have the same frames to get share the packing of them.
         """
+        if not self.queued and not self.outgoing and now < self._next_resend:
+            return []  # nearly always, when other servers talk
         sent = self.outgoing[:]
         self.outgoing.clear()  # others hold the list, too
         if now >= self._next_resend:

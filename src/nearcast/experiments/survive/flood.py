@@ -157,7 +157,7 @@ class _FloodedServer:
     @asynccontextmanager
     async def _flooding(self, flood: Flooder, target: Address) -> AsyncIterator[list[float]]:
         """Flood from another process inside the block; the list holds the rate afterwards."""
-        context = get_context("spawn")
+        context = get_context("forkserver")  # the site's, which has read all modules already
         total = context.Value("q", 0)
         arguments = (target, self.flooder, self.rate_per_s, total)
         process = context.Process(target=flood, args=arguments, daemon=True)

@@ -154,7 +154,7 @@ def _all_mutants() -> Iterable[Mutant]:
             "acknowledged before the sync",
             "nearcast.testing.simulated_spool.SimulatedSpool.append",
             _ack_before_sync,
-            partial(schedules, "cut_power"),
+            partial(schedules, "cut_power", seeds=(7, *catching.SEEDS)),
         ),
         Mutant(
             "no sync at all",
@@ -166,7 +166,7 @@ def _all_mutants() -> Iterable[Mutant]:
             "copied before the sync",
             f"{_BROKER}broker.Broker.share",
             _share_at_once,
-            partial(schedules, "fill_disk", *_DEATHS, seeds=range(10, 20)),
+            partial(schedules, "fill_disk", *_DEATHS, seeds=(14, *catching.SEEDS)),
         ),
         Mutant(
             "dedupe not rebuilt after a restart",
@@ -178,7 +178,7 @@ def _all_mutants() -> Iterable[Mutant]:
             "no fencing",
             f"{_BROKER}claims.TopicClaims.own",
             _own_at_once,
-            partial(schedules, "switch_plan", "cut"),
+            partial(schedules, "switch_plan", "cut", seeds=(5, *catching.SEEDS)),
         ),
         Mutant(
             "who stood in is not named",
@@ -226,7 +226,7 @@ def _all_mutants() -> Iterable[Mutant]:
             "a late refusal raises the epoch",
             f"{_WIRE}epochs.Epochs.raise_above",
             _raise_epoch_too_often,
-            partial(schedules, "restart_publisher", "cut", seeds=range(300)),
+            partial(schedules, "restart_publisher", "cut", seeds=(41, *range(300))),
         ),
         Mutant(
             "stale epochs are not told",

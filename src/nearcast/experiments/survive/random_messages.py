@@ -59,7 +59,8 @@ def _random_struct(kind: type[msgspec.Struct], rng: Random, depth: int) -> Any:
 def _random_items(origin: Any, args: Any, rng: Random, depth: int) -> Any:
     if origin is tuple and Ellipsis not in args:
         return tuple(random_value(one, rng, depth + 1) for one in args)
-    size = 0 if depth > _DEEPEST else rng.choice((0, 1, 2, 3, 70))
+    many = 70 if depth <= 1 else 9  # of many in many nothing new comes
+    size = 0 if depth > _DEEPEST else rng.choice((0, 1, 2, 3, many))
     return origin(random_value(args[0], rng, depth + 1) for _ in range(size))
 
 
