@@ -34,6 +34,8 @@ class ClientContext:
     report: Report = field(default_factory=lambda: Report(0.0, 0.0))
     """What the next report says."""
     epochs: Epochs = field(default_factory=Epochs)
+    once: Counter[str] = field(default_factory=Counter)
+    """Fire-and-forget publications so far, by topic."""
     drops: Counter[str] = field(default_factory=Counter)
     """What was refused or not sent, by reason."""
     outgoing: list[SendDatagram] = field(default_factory=list)

@@ -150,6 +150,8 @@ _KINDS = tuple(
         22: messages.Prove,
         23: messages.Proof,
         24: messages.Revoked,
+        25: messages.GroupKey,
+        26: messages.GroupReceived,
     }.items()
 )
 _BY_NUMBER = {kind.number: kind for kind in _KINDS}
