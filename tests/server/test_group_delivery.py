@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import hypot
 from random import Random
 
 import pytest
+from msgspec import structs
 
 from nearcast.server.site_orders import ClientOrder, Orders
+from nearcast.testing.authority import ALWAYS
 from nearcast.testing.simulated_client import SimulatedClient
 from nearcast.testing.simulated_network import Network
 from nearcast.testing.simulated_site import SimulatedSite
+from nearcast.trust.revocations import Revocation, RevocationList, issue_revocations
 from nearcast.trust.rights import Rights
+from nearcast.wire.framing import read_header
 from nearcast.wire.group_settings import GroupSettings
 
 GROUP = GroupSettings("239.192.7.1", 7401, least_receivers=4)
@@ -184,3 +189,77 @@ def test_what_was_told_by_group_and_not_confirmed_follows_a_client_that_begins_a
     assert texts(car) == ["1"]
     site.run(10.0)
     assert texts(car) == ["1"]
+
+
+def revoke(site: SimulatedSite, revision: int, *names: str) -> None:
+    """Give new orders by which clients no longer count."""
+    known = site.servers["e1"].saved_orders
+    assert known is not None
+    entries = tuple(Revocation("client", name, 2, ALWAYS.until_s) for name in names)
+    listed = issue_revocations(site.authority.key, RevocationList(revision, 0, entries))
+    site.obey(structs.replace(known, revision=revision, revocations=listed))
+
+
+def key_ids(client: SimulatedClient) -> set[int]:
+    return set(client.session.group._keys)
+
+
+@pytest.mark.parametrize("has_left", [False, True])
+def test_a_revoked_client_reads_nothing_more_even_if_it_left_before(has_left: bool) -> None:
+    site, sign, cars = site_with_group(1)
+    thief = cars.pop("car0")
+    stolen = key_ids(thief)
+    assert stolen
+    if has_left:
+        thief.session.close()
+        thief.go_on()
+        site.run(1.0)
+    revoke(site, 2, "car0")
+    site.is_overheard = True
+    sign.publish("alerts", b"1")  # there is no other key yet
+    site.run(15.0)
+    assert group_members(site) == CARS
+    sign.publish("alerts", b"2")
+    site.run(5.0)
+    told = [read_header(data) for _, to, data in site.overheard if to[1] == GROUP.port]
+    assert told
+    assert not {one.receiver for one in told} & stolen
+    assert all(texts(one) == ["1", "2"] for one in cars.values())
+    assert texts(thief) == []
+
+
+def test_keys_change_while_alerts_go_on_and_nobody_notices() -> None:
+    group = replace(GROUP, rotation_s=30.0)
+    site, sign, cars = site_with_group(1, group)
+    used = key_ids(cars["car1"])
+    for number in range(60):
+        sign.publish("alerts", f"{number}".encode())
+        site.run(1.5)
+        used |= key_ids(cars["car1"])
+    site.run(5.0)
+    assert all(texts(one) == [f"{number}" for number in range(60)] for one in cars.values())
+    counts = site.servers["e1"].counts
+    assert counts["group_keys"] >= 2
+    assert len(used) >= 3
+    assert counts["group_notifications"] == 60 * CARS
+    assert counts["group_repaired"] == 0
+
+
+def test_a_client_that_moves_home_hears_the_group_of_its_new_home() -> None:
+    site, sign, cars = site_with_group(1, edges=("e1", "e2"))
+    car = cars["car0"]
+    before = key_ids(car)
+    known = site.servers["e1"].saved_orders
+    assert known is not None
+    homes = tuple(
+        structs.replace(one, home="e2") if one.client == "car0" else one for one in known.clients
+    )
+    site.obey(structs.replace(known, revision=2, clients=homes))
+    sign.publish("alerts", b"1")
+    site.run(20.0)
+    sign.publish("alerts", b"2")
+    site.run(3.0)
+    assert texts(car) == ["1", "2"]
+    assert car.session.home == site.servers["e2"].home
+    assert key_ids(car)
+    assert not key_ids(car) & before

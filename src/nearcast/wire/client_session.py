@@ -32,13 +32,13 @@ from nearcast.wire.cursors import SavedCursors
 from nearcast.wire.echoes import Echoes
 from nearcast.wire.framing import Kind, check_fits, read_header
 from nearcast.wire.group_hearing import GroupHearing
+from nearcast.wire.group_messages import GroupKey
 from nearcast.wire.messages import (
     Close,
     CloseReason,
     Confirm,
     Echo,
     Gap,
-    GroupKey,
     Heartbeat,
     Message,
     Prove,
@@ -103,7 +103,7 @@ class ClientSession:
         self._visits = ClientVisits(self._context, self._home)
         self._trust = ClientTrust(self._context, self._ways, self._home, self._visits)
         self._hearing = ClientHearing(self._context, cursors)
-        self.group = GroupHearing(self._context, self._hearing)
+        self.group = GroupHearing(self._context, self._hearing.hear)
         """What is heard in the multicast group of the home."""
         self._echoes = Echoes()
         self._due = _AT_ONCE

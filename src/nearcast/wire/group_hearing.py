@@ -7,9 +7,10 @@ nothing for a while, or too much that is forged, says so and is told in its sess
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from nearcast.wire.channel import RECEIPT_BITS, REPLAY_WINDOW
 from nearcast.wire.client_context import ClientContext
-from nearcast.wire.client_hearing import ClientHearing
 from nearcast.wire.codec import Refused, encode
 from nearcast.wire.group_audience import read_audience
 from nearcast.wire.group_datagram import GroupOpener, counter_of
@@ -38,10 +39,23 @@ _LAST_COUNTER = (1 << 63) - 1
 
 
 class GroupHearing:
-    """What a client knows of the group in one session; `restart` forgets it."""
+    """What a client knows of the group in one session; `restart` forgets it.
 
-    def __init__(self, context: ClientContext, hearing: ClientHearing) -> None:
-        self._context, self._hearing = context, hearing
+    Parameters
+    ----------
+    hear
+        Takes the frames of what is for this client, and the time.
+    make_opener
+        Returns what opens datagrams, from a key and the server's verifying key.
+    """
+
+    def __init__(
+        self,
+        context: ClientContext,
+        hear: Callable[[bytes, float], None],
+        make_opener: Callable[[bytes, bytes], GroupOpener] = GroupOpener,
+    ) -> None:
+        self._context, self._hear, self._make_opener = context, hear, make_opener
         self.restart()
 
     def restart(self) -> None:
@@ -83,7 +97,7 @@ class GroupHearing:
             return  # left, because of what others forged with it
         try:
             check_group((told.host, told.port))
-            opener = GroupOpener(told.key, told.verifier)
+            opener = self._make_opener(told.key, told.verifier)
         except ValueError:
             raise Refused("unusable_group") from None
         if told.first > _LAST_COUNTER or not told.beacon_ms or not told.key_id:
@@ -130,7 +144,7 @@ class GroupHearing:
         at_once = self._receipts >= _RECEIPTS_AT_ONCE
         self._confirm_by(now if at_once else now + self._spread_s * (1 + 3 * self._shift) / 4)
         if told.slot in audience:
-            self._hearing.hear(frames, now)
+            self._hear(frames, now)
 
     @property
     def _spread_s(self) -> float:

@@ -17,8 +17,6 @@ __all__ = [
     "Confirm",
     "Echo",
     "Gap",
-    "GroupKey",
-    "GroupReceived",
     "Heartbeat",
     "Init",
     "Message",
