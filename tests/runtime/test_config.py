@@ -27,7 +27,9 @@ from nearcast.runtime.config import (
     split_host_port,
 )
 from nearcast.runtime.config_files import load_config, read_key_file, write_config
+from nearcast.runtime.settings_of_config import group_interface
 from nearcast.server.processor_rules import ProcessorRule
+from nearcast.wire.group_settings import GroupSettings
 from nearcast.wire.settings import WireSettings
 
 EDGE = """
@@ -46,6 +48,7 @@ credential = "070707"
 listen = "127.0.0.1:7101"
 """
 KEY = "0123456789abcdef" * 4
+GROUP = "[group]\naddress = '239.192.7.1'\nport = "
 MANAGER = ManagerEntry("10.0.0.1:7100", "070707")
 
 
@@ -99,6 +102,10 @@ queue_age_ms = 20
 [emulation]
 factor = 10
 delays_ms = { e2 = 0.5, cloud = 5 }
+[group]
+address = "239.192.7.1"
+port = 7401
+topics = ["alerts/#"]
 """,
     )
     assert isinstance(config, ServerConfig)
@@ -106,6 +113,8 @@ delays_ms = { e2 = 0.5, cloud = 5 }
     assert config.log_folder == Path("/var/log/e1")
     assert config.wire == WireSettings(datagram_limit=1400)
     assert config.processors.inline == ("forward", "speeding")
+    assert config.group == GroupSettings("239.192.7.1", 7401, topics=("alerts/#",))
+    assert group_interface(config) == "127.0.0.1"
     assert config.emulation is not None
     assert config.emulation.delays_s == pytest.approx({"e2": 0.005, "cloud": 0.05})
 
@@ -133,6 +142,16 @@ delays_ms = { e2 = 0.5, cloud = 5 }
         (("[mesh.manager]", "[busy]"), "busy.address: no such key"),
         (("[mesh]", "[wire]\ndatagram_limit = 9\n[mesh]"), "wire: datagram_limit must lie"),
         (("[mesh]", "[wire]\nreport_interval_s = 0\n[mesh]"), "wire.report_interval_s: must be"),
+        (("[mesh]", f"{GROUP}7001\n[mesh]"), "[group] and [clients] need ports of their own"),
+        (("[mesh]", f"{GROUP}80\n[mesh]"), "group: port 80 must lie between 1024 and 65535"),
+        (
+            ("[mesh]", f"{GROUP}7401\ntopics = ['a/#/b']\n[mesh]"),
+            "group: topic pattern 'a/#/b': '#' stands at the end only",
+        ),
+        (
+            ("[mesh]", "[group]\naddress = '10.0.0.1'\nport = 7401\n[mesh]"),
+            "group: address '10.0.0.1' is no IPv4 multicast address, such as 239.192.7.1",
+        ),
         (("[mesh]", "[wire]\nretries = 0\n[mesh]"), "wire.retries: no such key; the nearest is"),
         (("[mesh]", "[busy]\nqueue_age_ms = inf\n[mesh]"), "busy.queue_age_ms: must be a finite"),
         (("[mesh]", "[busy]\nqueue_age_ms = 0\n[mesh]"), "busy.queue_age_ms: Expected `float` > 0"),

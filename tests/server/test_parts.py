@@ -97,6 +97,8 @@ class Publishers:
 class Clients:
     """Notes notifications; only some clients have a session."""
 
+    group = None
+
     def __init__(self, *present: str) -> None:
         self.present = present
         self.told: list[tuple[str, bytes]] = []

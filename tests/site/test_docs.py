@@ -15,6 +15,7 @@ from nearcast.broker.topic_spool import TopicSpool
 from nearcast.links.kafka_settings import KafkaSettings
 from nearcast.runtime import config
 from nearcast.server.processor_rules import ProcessorRule
+from nearcast.wire.group_settings import GroupSettings
 from nearcast.wire.message_class import MessageClass
 from nearcast.wire.publication import Publication
 from nearcast.wire.settings import WireSettings
@@ -25,6 +26,7 @@ SECTIONS = {
     "[mesh.manager]": config.ManagerEntry,
     "[http]": config.HttpConfig,
     "[clients]": config.ClientsConfig,
+    "[group]": GroupSettings,
     "[limits]": config.LimitsConfig,
     "[flows]": config.FlowsConfig,
     "[spool]": config.SpoolConfig,

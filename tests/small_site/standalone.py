@@ -14,6 +14,7 @@ from nearcast.server.processor_rules import ProcessorRule
 from nearcast.site.standalone import LocalOrders
 from nearcast.site.standalone_folder import StandaloneFolder, StandalonePlace
 from nearcast.trust.site_plane import SitePlane
+from nearcast.wire.group_settings import GroupSettings
 
 Work = Callable[[list[Credentials]], Awaitable[None]]
 
@@ -25,6 +26,7 @@ async def with_server(
     rules: Sequence[ProcessorRule] = (),
     plane: SitePlane | None = None,
     clients: ClientsConfig | None = None,
+    group: GroupSettings | None = None,
 ) -> None:
     """Run a standalone server with some clients."""
     key, authority = folder.ensure_server("e1"), folder.authority()
@@ -33,6 +35,7 @@ async def with_server(
         *("standalone", "e1", folder.path, key_file, authority.public_key.hex()),
         authority.credential_file("e1"),
         clients=clients or ClientsConfig(0),
+        group=group,
     )
     live = LiveServer(config, MemoryHub().link("e1"), read_key_file(key_file))
     await live.start()

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from nearcast.links.kafka_settings import KafkaSettings
     from nearcast.site.standalone_folder import StandalonePlace
     from nearcast.trust.site_plane import SitePlane
+    from nearcast.wire.group_settings import GroupSettings
 
 __all__ = ["advertise_option", "exit_for_restart", "standalone"]
 
@@ -86,6 +87,12 @@ advertise_option: Callable[[Callable[..., Any]], Callable[..., Any]] = click.opt
     "degrees.  [default: as last time]",
 )
 @advertise_option
+@click.option(
+    "--group",
+    metavar="ADDRESS:PORT",
+    help="Tell many clients of one message at once, in this IPv4 multicast group, such as "
+    "239.192.7.1:7401: docs/group-delivery.md.",
+)
 @click.option("--session-limit", type=click.IntRange(min=1), help="Most clients at a time.")
 @click.option("--parent-fd", type=int, hidden=True)
 @json_option
@@ -106,6 +113,7 @@ def standalone(
     kafka: KafkaSettings | None,
     origin: str | None,
     advertise: bool,
+    group: str | None,
     session_limit: int | None,
     parent_fd: int | None,
     as_json: bool,
@@ -167,6 +175,7 @@ def standalone(
         kafka,
         _plane(origin),
         advertise,
+        _group(group),
     )
     with exit_for_restart():
         serve_standalone(folder, options, on_ready, parent_fd)
@@ -184,6 +193,19 @@ def _plane(origin: str | None) -> SitePlane | None:
         return plane_of_extra({"latitude": latitude, "longitude": longitude})
     except (ValueError, TrustError) as error:
         raise ConfigError(f"--origin {origin!r:.40}: is LON,LAT in degrees: {error}") from None
+
+
+def _group(text: str | None) -> GroupSettings | None:
+    from nearcast.errors import ConfigError
+    from nearcast.wire.group_settings import GroupSettings
+
+    if text is None:
+        return None
+    host, _, port = text.rpartition(":")
+    try:
+        return GroupSettings(host, int(port) if port.isascii() and port.isdigit() else 0)
+    except ValueError as error:
+        raise ConfigError(f"--group {text!r:.40}: is ADDRESS:PORT: {error}") from None
 
 
 @contextmanager

@@ -43,6 +43,8 @@ class UdpSocket:
         Whether another socket with a shared port may have the same address.
     sleep
         Waits for datagrams that are to gather.
+    interface
+        An address of this machine at which to join the multicast group `host`, as others may.
 
     Raises
     ------
@@ -58,6 +60,7 @@ class UdpSocket:
         largest_bytes: int = _LARGEST_BYTES,
         shared: bool = False,
         sleep: Callable[[float], None] = time.sleep,
+        interface: str | None = None,
     ) -> None:
         self._largest_bytes = largest_bytes
         self._sleep = sleep
@@ -83,7 +86,12 @@ class UdpSocket:
             self.set_receive_buffer(receive_buffer_bytes)
             if shared:
                 self.share_port()
+            if interface is not None:
+                self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             self._socket.bind(address)
+            if interface is not None:
+                joined = socket.inet_aton(host) + socket.inet_aton(interface)
+                self._socket.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, joined)
         except OSError as error:
             self._socket.close()
             raise _cannot_listen(host, port, error) from None
@@ -192,6 +200,28 @@ class UdpSocket:
     def set_receive_buffer(self, size_bytes: int) -> None:
         """Ask the kernel for so much room; it may grant less."""
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, size_bytes)
+
+    def send_to_groups(self, interface: str, ttl: int) -> None:
+        """Have datagrams to multicast groups leave at an interface, and pass so many routers.
+
+        Parameters
+        ----------
+        interface
+            An address of this machine; empty: as the system chooses.
+
+        Raises
+        ------
+        ConfigError
+            When this machine has no such interface.
+        """
+        try:
+            if interface:
+                at = socket.inet_aton(interface)
+                self._socket.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, at)
+            self._socket.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_TTL, ttl)
+        except OSError as error:
+            problem = f"cannot send to multicast groups at {interface}"
+            raise ConfigError(f"{problem}: {error.strerror or error}") from None
 
     def share_port(self, shared: bool = True) -> None:
         """Let another socket of this user have the same address, if it shares its port too."""

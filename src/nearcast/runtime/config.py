@@ -17,6 +17,7 @@ from nearcast.server.enrolment import EnrolmentRules
 from nearcast.server.processor_rules import ProcessorRule
 from nearcast.trust.rights import Rights
 from nearcast.trust.topic_pattern import check_pattern
+from nearcast.wire.group_settings import GroupSettings
 from nearcast.wire.message_class import MessageClass, with_classes
 from nearcast.wire.settings import WireSettings
 
@@ -230,6 +231,8 @@ class ServerConfig(_Section, frozen=True):
     mesh: MeshConfig | None = None
     """The way to the other servers; a standalone server has none."""
     clients: ClientsConfig | None = None
+    group: GroupSettings | None = None
+    """Where many clients are told at once, by multicast; without it each is told in its session."""
     http: HttpConfig = HttpConfig()
     limits: LimitsConfig = LimitsConfig()
     spool: SpoolConfig = SpoolConfig()
@@ -248,6 +251,11 @@ class ServerConfig(_Section, frozen=True):
     def __post_init__(self) -> None:
         if (self.role == "cloud") == (self.clients is not None):
             raise ValueError("an edge server needs the section [clients]; no other may have it")
+        if self.group is not None:
+            if self.clients is None:
+                raise ValueError("only a server with the section [clients] may have [group]")
+            if self.group.port == self.clients.port:
+                raise ValueError("[group] and [clients] need ports of their own")
         if self.role != "standalone" and (self.mesh is None or self.mesh.manager is None):
             raise ValueError("a server needs the section [mesh.manager]: address and credential")
         with_classes(self.classes)

@@ -41,6 +41,7 @@ class Gauges:
     sessions: int = 0
     sessions_half_open: int = 0
     sessions_muted: int = 0
+    group_members: int = 0
     topics: int = 0
     topics_elsewhere: int = 0
     publishers: int = 0

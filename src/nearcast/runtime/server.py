@@ -34,7 +34,12 @@ from nearcast.runtime.peer_trust import PeerTrust
 from nearcast.runtime.port_reader import PortReader
 from nearcast.runtime.processor_host import ProcessorHost
 from nearcast.runtime.server_report import ServerReport
-from nearcast.runtime.settings_of_config import event_log_settings, settings_of, spooled_rows
+from nearcast.runtime.settings_of_config import (
+    event_log_settings,
+    group_interface,
+    settings_of,
+    spooled_rows,
+)
 from nearcast.runtime.spool_process import SpoolProcessSettings
 from nearcast.runtime.spool_writer import SpoolWriter
 from nearcast.runtime.trust_files import open_trust, read_credential
@@ -125,6 +130,8 @@ class LiveServer:
             known, urgent = first_word(self._key), first_word(self._key, urgent=True)
             self._udp = SortedPort(host, port, limit, known, urgent)
             opened.callback(self._udp.close)
+            if config.group is not None:
+                self._udp.sessions.send_to_groups(group_interface(config), config.group.ttl)
         try:
             config.data.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -221,7 +228,7 @@ class LiveServer:
         access = None
         if config.clients is not None:
             edge = EdgeSettings(queue_age_s=config.busy.queue_age_ms / 1e3)
-            access = ClientAccess(os.urandom, config.wire, edge)
+            access = ClientAccess(os.urandom, config.wire, edge, config.group)
         return Server(
             settings,
             self._channels,

@@ -93,6 +93,9 @@ class ServerReport:
             sessions=0 if server.sessions is None else len(server.sessions),
             sessions_half_open=0 if server.sessions is None else server.sessions.half_open,
             sessions_muted=0 if server.sessions is None else server.sessions.paces.muted_count,
+            group_members=0
+            if server.sessions is None or server.sessions.group is None
+            else server.sessions.group.members,
             topics=len(topics),
             topics_elsewhere=server.topics.elsewhere,
             publishers=sum(one.streams for one in topics.values()),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from ipaddress import AddressValueError, IPv4Address
 
 from msgspec import structs
 
@@ -18,7 +19,7 @@ from nearcast.spool.changes import LiveTopic
 from nearcast.wire.message_class import with_classes
 from nearcast.wire.publication import Origin
 
-__all__ = ["event_log_settings", "settings_of", "spooled_rows"]
+__all__ = ["event_log_settings", "group_interface", "settings_of", "spooled_rows"]
 
 
 def event_log_settings(config: ServerConfig) -> EventLogSettings:
@@ -68,6 +69,17 @@ def spooled_rows(topics: Mapping[str, LiveTopic], server: str) -> list[Publicati
                     )
                 )
     return rows
+
+
+def group_interface(config: ServerConfig) -> str:
+    """Return the address of this machine from which its multicast group is told; empty: any."""
+    if config.group is not None and config.group.interface:
+        return config.group.interface
+    try:
+        host = IPv4Address(config.clients.host if config.clients is not None else "")
+    except AddressValueError:
+        return ""
+    return "" if host.is_unspecified else str(host)
 
 
 def settings_of(config: ServerConfig, manager: str, hung: frozenset[str]) -> ServerSettings:

@@ -41,6 +41,9 @@ class Pump:
             return
         if datagrams := self._driver.poll(now):
             self.port.send(datagrams)
+        session = self._driver.session
+        if session.group.address != self.port.group:
+            self.port.listen_to(session.group.address, session.home.address)
         due = self._driver.next_wakeup()
         # A timer that is too early costs one pass; moving it each time would cost more.
         if due < self._timer_due:

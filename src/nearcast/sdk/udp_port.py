@@ -48,6 +48,9 @@ class UdpPort:
         self._line = borrow_line(loop, self) if any(delays_s.values()) else None
         self._sockets: dict[str, UdpSocket] = {}
         """By the address they are bound to: one for IPv4, one for IPv6, opened when needed."""
+        self.group: Address | None = None
+        """The multicast group that was asked for last."""
+        self._group_socket: UdpSocket | None = None
         self._looked_up: dict[Address, Address] = {}
         self._asked: dict[Address, list[SendDatagram]] = {}
         """Names on their way to the resolver, with what waits for the answer."""
@@ -77,8 +80,29 @@ class UdpPort:
             else:
                 self._send_now((datagram,))
 
+    def listen_to(self, group: Address | None, home: Address) -> None:
+        """Receive what is sent to a multicast group, where the home is reached; None: to none.
+
+        When the group cannot be joined, nothing comes from there.
+        """
+        self.group = group
+        if self._group_socket is not None:
+            self._loop.remove_reader(self._group_socket.fileno())
+            self._group_socket.close()
+            self._group_socket = None
+        target = self._looked_up.get(home)
+        if group is None or target is None or self._is_closed:
+            return
+        try:
+            self._group_socket = UdpSocket(*group, interface=_way_to(target))
+        except (ConfigError, OSError) as error:
+            _log.info("the multicast group %s:%d is not heard: %s", *group, error)
+            return
+        self._loop.add_reader(self._group_socket.fileno(), self._drain, self._group_socket)
+
     def close(self) -> None:
         """Close the sockets; what is held is lost."""
+        self.listen_to(None, ("", 0))
         self._is_closed = True
         return_line(self._loop, self)
         for opened in self._sockets.values():
@@ -164,3 +188,11 @@ class UdpPort:
         if address in self._delays_s:
             self._delays_s[target] = self._delays_s[address]
         self._send_now(held)  # their delay has passed
+
+
+def _way_to(target: Address) -> str:
+    """Return the address of this machine from which another one is reached; OSError: from none."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked:
+        asked.connect(target)
+        host: str = asked.getsockname()[0]
+        return host

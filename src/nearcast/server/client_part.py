@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 
 from nearcast.server.allowance import Allowances
@@ -22,16 +23,27 @@ from nearcast.server.revocation_teller import RevocationTeller
 from nearcast.server.roaming import Roaming
 from nearcast.server.router import Router
 from nearcast.server.selection import Selection
-from nearcast.server.server_settings import EdgeSettings, ServerSettings
+from nearcast.server.server_settings import ClientAccess, EdgeSettings, ServerSettings
 from nearcast.server.subscribers import SubscriberDirectory
 from nearcast.server.subscription_gate import SubscriptionGate
 from nearcast.server.subscriptions import Subscriptions
 from nearcast.server.vouching import Vouching
 from nearcast.server.way_teller import WayTeller
+from nearcast.wire.group_sessions import GroupSessions
 from nearcast.wire.server_sessions import ServerSessions
 from nearcast.wire.settings import WireSettings
 
-__all__ = ["make_client_part"]
+__all__ = ["make_client_part", "make_sessions"]
+
+
+def make_sessions(
+    private_key: bytes, authoriser: Authoriser, access: ClientAccess, counts: Counter[str]
+) -> ServerSessions:
+    """Return the sessions of a server, with a group if it is to have one."""
+    known = (private_key, authoriser.check, access.random_bytes, access.wire)
+    if access.group is None:
+        return ServerSessions(*known)
+    return GroupSessions(*known, access.group, counts)
 
 
 def make_client_part(

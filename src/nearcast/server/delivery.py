@@ -12,6 +12,7 @@ from nearcast.server.mesh_messages import Notice, Notices
 from nearcast.server.peers import Peers
 from nearcast.server.selection import Selection
 from nearcast.server.subscribers import SubscriberDirectory
+from nearcast.wire.group_sender import GroupSender
 from nearcast.wire.hot_frames import decode_notify, encode_notify, notify_frame, time_field
 from nearcast.wire.messages import Notify
 from nearcast.wire.terms import Place
@@ -21,6 +22,9 @@ __all__ = ["Delivery", "LocalClients"]
 
 class LocalClients(Protocol):
     """The clients that have a session with this server."""
+
+    group: GroupSender | None
+    """Tells many of them at once; None: each is told in its session."""
 
     def check_notification(self, frame: bytes) -> None:
         """Raise WireError when a notification is too large for a datagram."""
@@ -72,6 +76,7 @@ class Delivery:
         self._selective = selection.selective if selection is not None else {}
         self._peers, self._directory, self._effects = peers, directory, effects
         self._clock, self._local, self._pass_on = clock, local, pass_on
+        self._group = None if local is None else local.group
         self._notices: dict[tuple[str, bool], list[Notice]] = {}
         """By home and whether they are urgent, for the end of the pass."""
         peers.on(Notices, self._on_notices)
@@ -178,7 +183,10 @@ class Delivery:
             return
         is_urgent = notify.envelope and self._urgency(notify.envelope)
         tell = local.notify_urgently if is_urgent else local.notify_all
-        missing = tell(clients, frame, left_out)
+        some, group = clients, self._group
+        if group is not None:
+            some = group.tell(notify.topic, frame, clients, left_out, notified_us / 1e6)
+        missing = tell(some, frame, left_out)
         if left_out and left_out in clients:
             clients = tuple(client for client in clients if client != left_out)
         if missing:

@@ -23,7 +23,7 @@ from nearcast.server.broker_finder import BrokerFinder
 from nearcast.server.broker_part import BrokerPart
 from nearcast.server.class_gate import ClassGate
 from nearcast.server.client_gateway import ClientGateway
-from nearcast.server.client_part import make_client_part
+from nearcast.server.client_part import make_client_part, make_sessions
 from nearcast.server.delivery import Delivery
 from nearcast.server.effects import Effects
 from nearcast.server.flow_part import FlowPart
@@ -49,7 +49,6 @@ from nearcast.server.subscribers import SubscriberDirectory
 from nearcast.server.vouching import Vouching
 from nearcast.spool.changes import LiveTopic
 from nearcast.trust.site_trust import SiteTrust
-from nearcast.wire.server_sessions import ServerSessions
 from nearcast.wire.settings import Address, WireSettings
 
 __all__ = ["Server"]
@@ -138,9 +137,7 @@ class Server:
             lambda server, topic: part.proofs.announce(server, topic),
         )
         sessions = self.sessions = (
-            ServerSessions(private_key, authoriser.check, access.random_bytes, access.wire)
-            if access is not None
-            else None
+            make_sessions(private_key, authoriser, access, self.counts) if access else None
         )
         self._vouching = Vouching(peers, authoriser, effects, self._retell, self._on_replaced)
         is_visitor = sessions.is_visitor if sessions is not None else lambda client: False

@@ -11,6 +11,7 @@ from nearcast.errors import ConfigError
 from nearcast.flow.load_loop import LoadSettings
 from nearcast.routing.keys import CLOUD, NetPath
 from nearcast.server.stream_targets import Capacity
+from nearcast.wire.group_settings import GroupSettings
 from nearcast.wire.limits import BROKER_ID_BYTES
 from nearcast.wire.message_class import MESSAGE_CLASSES, MessageClass
 from nearcast.wire.settings import RandomBytes, WireSettings
@@ -107,3 +108,5 @@ class ClientAccess:
     """Source of keys and session indices."""
     wire: WireSettings | None = None
     edge: EdgeSettings | None = None
+    group: GroupSettings | None = None
+    """Where many clients are told at once; None: each is told in its session."""

@@ -32,6 +32,7 @@ from nearcast.server.site_orders import Orders, ServerOrder
 from nearcast.site.standalone_folder import StandaloneFolder, StandalonePlace
 from nearcast.trust.revocations import issue_revoked_servers
 from nearcast.trust.site_plane import SitePlane
+from nearcast.wire.group_settings import GroupSettings
 from nearcast.wire.settings import WireSettings
 
 __all__ = ["StandaloneSettings", "serve_standalone"]
@@ -62,6 +63,8 @@ class StandaloneSettings:
     """Where on the earth its kilometres lie."""
     advertise: bool = False
     """Whether the local network is told that it is here."""
+    group: GroupSettings | None = None
+    """Where many clients are told at once."""
 
 
 def serve_standalone(
@@ -222,6 +225,7 @@ def _config(
         authority=authority.public_key.hex(),
         credential_file=authority.credential_file(place.server),
         clients=ClientsConfig(place.port, place.host, options.advertise),
+        group=options.group,
         http=HttpConfig(place.http_port),
         kafka=options.kafka,
         wire=wire,

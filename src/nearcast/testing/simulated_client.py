@@ -59,6 +59,11 @@ class SimulatedClient:
                 site.send_datagram(self.name, self.address, item)
             else:
                 self.events.append((site.now, item))
+        group = self.session.group.address
+        if group is not None:
+            site.listeners[self.name] = (group, self.on_group_datagram)
+        else:
+            site.listeners.pop(self.name, None)
         at = max(site.now, self.clock.true_time(self.session.next_wakeup()))
         if at < self._wakeup:
             self._wakeup = at
@@ -68,6 +73,11 @@ class SimulatedClient:
         """Take a datagram, unless it was sent to where the client was before."""
         if port != self.port:
             return
+        self.session.receive([data], self.clock.read())
+        self.go_on()
+
+    def on_group_datagram(self, data: bytes) -> None:
+        """Take a datagram of the multicast group that it listens to."""
         self.session.receive([data], self.clock.read())
         self.go_on()
 

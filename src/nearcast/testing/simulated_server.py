@@ -116,7 +116,7 @@ class SimulatedServer:
         self.damages += recovered.damages
         self.host = SimulatedHost(lambda request: self._site.is_deadly(request))
         site = self._site
-        access = ClientAccess(site.random.randbytes, site.wire)
+        access = ClientAccess(site.random.randbytes, site.wire, group=site.group)
         self.node = Server(
             ServerSettings(
                 self.name,

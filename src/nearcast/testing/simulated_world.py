@@ -5,6 +5,7 @@ from __future__ import annotations
 import heapq
 import random
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from nearcast.broker.processing import ProcessorRunner
@@ -15,6 +16,7 @@ from nearcast.server.server_settings import ServerSettings
 from nearcast.testing.authority import SmallAuthority
 from nearcast.testing.simulated_network import Network
 from nearcast.wire.actions import Datagram
+from nearcast.wire.group_settings import GroupSettings
 from nearcast.wire.settings import Address, WireSettings
 
 __all__ = ["SimulatedWorld"]
@@ -39,6 +41,10 @@ class SimulatedWorld:
         """Of servers that start from now on, see `ServerSettings`."""
         self.limits: dict[str, Any] = {}
         """The same: `topic_limit` and others."""
+        self.group: GroupSettings | None = None
+        """The same: the multicast group of edge servers."""
+        self.listeners: dict[str, tuple[Address, Callable[[bytes], None]]] = {}
+        """By machine: the multicast group that it listens to, and what takes its datagrams."""
         self.gather_s = 0.0
         """Datagrams of this long are handled by a server in one pass, as a busy one drains them."""
         self.segment_bytes = 1 << 16
@@ -93,6 +99,10 @@ class SimulatedWorld:
         if take is not None:
             for delay_s in self.network.arrivals(sender, receiver, self.random):
                 self.later(delay_s, lambda: take(data, source, port))
+        for machine, (group, hear) in list(self.listeners.items()):
+            if group == datagram.address:
+                for delay_s in self.network.arrivals(sender, machine, self.random):
+                    self.later(delay_s, partial(hear, data))
 
     def send_frame(self, sender: str, receiver: str, frame: bytes) -> None:
         """Send a frame between two servers."""

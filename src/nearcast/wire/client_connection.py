@@ -8,8 +8,15 @@ from nearcast.wire.actions import Acknowledged, Home, HomeUnreachable, Publicati
 from nearcast.wire.client_context import ClientContext
 from nearcast.wire.client_handshake import ClientHandshake
 from nearcast.wire.client_link import ClientLink
-from nearcast.wire.codec import Refused, encode
+from nearcast.wire.codec import (
+    Refused,
+    encode,
+    encode_publish_head,
+    encode_publish_tail,
+    join_publish,
+)
 from nearcast.wire.framing import Header, Kind
+from nearcast.wire.limits import check_payload, content_bytes
 from nearcast.wire.messages import (
     TOKEN_BYTES,
     Busy,
@@ -108,6 +115,32 @@ class ClientConnection:
             self.handshake = None
         if self._detour is not None and is_revoked(self._detour.home):
             self._detour = None
+
+    def publish_once(
+        self,
+        topic: str,
+        payload: bytes,
+        position: tuple[float, float] | None,
+        published_us: int,
+        envelope: bytes,
+        *,
+        urgent: bool,
+    ) -> int:
+        """Send a publication that nobody repeats, if there is a session; return its sequence."""
+        context = self._context
+        sequence = context.once[topic] + 1
+        head = encode_publish_head(
+            topic, sequence, payload, position, published_us, durable=False, envelope=envelope
+        )
+        size = content_bytes(payload, envelope)
+        check_payload(topic, size, context.client, context.settings.datagram_limit)
+        context.once[topic] = sequence
+        if self.link is None:
+            context.drops["not_connected"] += 1
+            return sequence
+        tail = encode_publish_tail(context.epochs.of(topic), sequence)
+        (self.urgent_frames if urgent else self.frames).append(join_publish(head, tail))
+        return sequence
 
     def say_close(self, reason: CloseReason) -> None:
         """Tell the server that the session ends."""

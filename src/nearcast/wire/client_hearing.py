@@ -6,7 +6,7 @@ from nearcast.errors import ConfigError, WireError
 from nearcast.trust.topic_pattern import check_pattern
 from nearcast.wire.areas import heading_of
 from nearcast.wire.client_context import ClientContext
-from nearcast.wire.codec import encode
+from nearcast.wire.codec import decode_for_client, encode
 from nearcast.wire.cursors import Cursors, SavedCursors
 from nearcast.wire.delivery_order import DeliveryOrder
 from nearcast.wire.envelope import open_envelope
@@ -53,6 +53,15 @@ class ClientHearing:
         """Ask for everything again: the session is a new one."""
         self._subscriptions.restart()
         self.cursors.restart()
+
+    def hear(self, payload: bytes, now: float) -> None:
+        """Take the notifications among the frames of a payload."""
+        self.now, arrived_us = now, round(now * 1e6)
+        for message in decode_for_client(payload):
+            if isinstance(message, tuple):
+                one = self.inbox.accept(message, arrived_us)
+                if one is not None and (not one.offset or self.cursors.note(one, now)):
+                    self.order.put(one, now)
 
     def on_confirm(self, confirm: Confirm) -> None:
         """Take the answer to a subscription or its end."""

@@ -7,7 +7,6 @@ a loss of connection, a restart of the server or a redirection they are sent aga
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from msgspec import structs
@@ -28,18 +27,12 @@ from nearcast.wire.client_hearing import ClientHearing
 from nearcast.wire.client_link import ClientLink
 from nearcast.wire.client_trust import ClientTrust
 from nearcast.wire.client_visits import ClientVisits
-from nearcast.wire.codec import (
-    Refused,
-    decode_for_client,
-    encode,
-    encode_publish_head,
-    encode_publish_tail,
-    join_publish,
-)
+from nearcast.wire.codec import Refused, decode_for_client, encode
 from nearcast.wire.cursors import SavedCursors
 from nearcast.wire.echoes import Echoes
 from nearcast.wire.framing import Kind, check_fits, read_header
-from nearcast.wire.limits import check_payload, content_bytes
+from nearcast.wire.group_hearing import GroupHearing
+from nearcast.wire.group_messages import GroupKey
 from nearcast.wire.messages import (
     Close,
     CloseReason,
@@ -110,8 +103,8 @@ class ClientSession:
         self._visits = ClientVisits(self._context, self._home)
         self._trust = ClientTrust(self._context, self._ways, self._home, self._visits)
         self._hearing = ClientHearing(self._context, cursors)
-        self._once: Counter[str] = Counter()
-        """Fire-and-forget publications so far, by topic."""
+        self.group = GroupHearing(self._context, self._hearing.hear)
+        """What is heard in the multicast group of the home."""
         self._echoes = Echoes()
         self._due = _AT_ONCE
         """Nothing has to be done before; notifications leave it as it is but for their receipt."""
@@ -196,19 +189,8 @@ class ClientSession:
                 raise WireError(problem)
             add = connection.outbox.add
             return add(topic, payload, position, published_us, envelope, urgent=urgent)
-        sequence = self._once[topic] + 1
-        head = encode_publish_head(
-            topic, sequence, payload, position, published_us, durable=False, envelope=envelope
-        )
-        size = content_bytes(payload, envelope)
-        check_payload(topic, size, self._context.client, self._settings.datagram_limit)
-        self._once[topic] = sequence
-        if connection.link is None:
-            self.drops["not_connected"] += 1
-            return sequence
-        tail = encode_publish_tail(self._context.epochs.of(topic), sequence)
-        (connection.urgent_frames if urgent else connection.frames).append(join_publish(head, tail))
-        return sequence
+        send = connection.publish_once
+        return send(topic, payload, position, published_us, envelope, urgent=urgent)
 
     def subscribe(self, topic: str, terms: Terms = NO_TERMS) -> None:
         """Ask for the notifications of a topic, in this session and the following ones.
@@ -236,6 +218,7 @@ class ClientSession:
     def close(self) -> None:
         """End the session and all attempts; unacknowledged publications stay here."""
         self._hearing.order.release_all()
+        self.group.restart()
         self._visits.close(CloseReason.DONE)
         self._home.say_close(CloseReason.DONE)
         self._home.abandon()
@@ -266,6 +249,10 @@ class ClientSession:
 
     def _on_other(self, data: bytes, now: float) -> None:
         header, home, visits = read_header(data), self._home, self._visits
+        if header.kind is Kind.GROUP:
+            self.group.receive(header.receiver, data, now)
+            self._due = min(self._due, self.group.due)
+            return
         self._due = _AT_ONCE
         if header.kind is Kind.UNKNOWN:
             if not any(one.on_unknown(data, now) for one in (home, *visits.connections())):
@@ -284,6 +271,7 @@ class ClientSession:
             visits.on_home()
             self._trust.on_home(now)
             self._hearing.restart()
+            self.group.restart()
             self._context.events.append(Connected(self.home, self.epoch))
 
     def _on_sealed(
@@ -321,6 +309,8 @@ class ClientSession:
                 self._hearing.on_confirm(message)
             case Gap():
                 self._hearing.on_gap(message)
+            case GroupKey():
+                self.group.on_key(message, now)
             case Heartbeat(token=b"", answer=False, lost=False):
                 self._home.hear_time(message.time_us, now)
                 # one that was overtaken says nothing of what overtook it
@@ -363,6 +353,7 @@ class ClientSession:
         reason = CloseReason(number) if known else CloseReason.STOPPED
         self._home.link = None
         self._context.events.append(Disconnected(self.home, reason))
+        self.group.restart()
         if reason is CloseReason.REVOKED:
             self._home.handshake = None
             self._visits.close(CloseReason.DONE)
@@ -379,6 +370,8 @@ class ClientSession:
                 context.events.append(Disconnected(self.home, CloseReason.SILENT))
             home.try_handshakes(now)
             if home.link is not None:
+                is_report_due = home.link.report_due <= now
+                home.frames += self.group.take_receipt(now, travels_along=is_report_due)
                 home.send(now, self._hearing.requests(now))
             self._visits.poll(now)
             self._trust.poll(now)
@@ -397,4 +390,6 @@ class ClientSession:
 
     def _next_due(self) -> float:
         due = min(self._home.next_due(), self._visits.next_due(), self._trust.next_due())
-        return due if self._home.link is None else min(due, self._hearing.next_due())
+        if self._home.link is None:
+            return due
+        return min(due, self._hearing.next_due(), self.group.due)

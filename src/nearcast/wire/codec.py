@@ -13,7 +13,7 @@ from google.protobuf.message import DecodeError
 
 from nearcast.errors import WireError
 from nearcast.trust.topic_pattern import is_pattern
-from nearcast.wire import messages
+from nearcast.wire import group_messages, messages
 from nearcast.wire.generated import nearcast_pb2
 from nearcast.wire.messages import Message, NotifyFields
 
@@ -150,6 +150,8 @@ _KINDS = tuple(
         22: messages.Prove,
         23: messages.Proof,
         24: messages.Revoked,
+        25: group_messages.GroupKey,
+        26: group_messages.GroupReceived,
     }.items()
 )
 _BY_NUMBER = {kind.number: kind for kind in _KINDS}

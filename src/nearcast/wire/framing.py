@@ -67,6 +67,8 @@ class Kind(IntEnum):
     """Which servers were revoked? From a client that has met the server before."""
     OPINION = 7
     """A page of the signed list, or nothing: the answer to a question."""
+    GROUP = 8
+    """To all members of the server's multicast group; the receiver is the key's id."""
 
 
 class Header(NamedTuple):

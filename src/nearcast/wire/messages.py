@@ -6,6 +6,8 @@ from enum import IntEnum
 
 import msgspec
 
+from nearcast.wire.group_messages import GroupKey, GroupReceived
+
 __all__ = [
     "TOKEN_BYTES",
     "Acknowledge",
@@ -368,4 +370,6 @@ Message = (
     | Prove
     | Proof
     | Revoked
+    | GroupKey
+    | GroupReceived
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Protocol
 
 from nearcast.trust.credentials import ClientCredential
 from nearcast.wire.actions import Datagram, SendDatagram, SessionOpened
@@ -24,7 +25,7 @@ from nearcast.wire.pace import Pace
 from nearcast.wire.round_trip import RoundTrip
 from nearcast.wire.settings import Address, RandomBytes, WireSettings
 
-__all__ = ["ServerSession"]
+__all__ = ["Membership", "ServerSession"]
 
 _WAITING_LIMIT = 4_096
 """Most frames that wait: for an address to be proved, or for notifications to be confirmed."""
@@ -40,6 +41,18 @@ class _Candidate:
     token: bytes
     credit_bytes: int = 0
     asked_at: float = float("-inf")
+
+
+class Membership(Protocol):
+    """What a session knows of the group that its client is a member of."""
+
+    def unconfirmed(self) -> list[bytes]:
+        """Return the notifications that were told by group and may not have arrived."""
+        ...
+
+    def since(self) -> float:
+        """Return when the first of them was told; infinity: there are none."""
+        ...
 
 
 class ServerSession:
@@ -66,6 +79,7 @@ class ServerSession:
         "is_open",
         "is_queued",
         "last_heard",
+        "membership",
         "notifications_dropped",
         "opened_at",
         "pace",
@@ -111,6 +125,8 @@ class ServerSession:
         self.is_queued = False
         """Whether the next flush will send what is in it; `ServerSessions` sets it."""
         self.channel = channel
+        self.membership: Membership | None = None
+        """In the server's multicast group, once the client was offered its key."""
         self.redirect: Redirect | None = None
         """Where the client shall go; repeated after each report until it has gone."""
         self.notifications_dropped = 0
@@ -217,6 +233,8 @@ class ServerSession:
     def unconfirmed(self) -> list[bytes]:
         """Return the notifications that the client may not have: sent ones marked as copies."""
         sent = [mark_copy(frame) for flight in self._flights.values() for frame in flight.frames]
+        if self.membership is not None:
+            sent += self.membership.unconfirmed()
         return sent + [frame for frame in self.frames if is_notification(frame)]
 
     def on_received(self, highest: int, bitmap: int, all_below: int, now: float) -> bool:
@@ -270,6 +288,8 @@ class ServerSession:
         since = min((one.since for one in self._flights.values()), default=missing_since)
         if self.waits_since is not None:
             since = min(since, self.waits_since)
+        if self.membership is not None:
+            since = min(since, self.membership.since())
         unsettled_s = now - min(since, missing_since)
         unsettled_ms = 1 + int(unsettled_s * 1000) if unsettled_s >= 0 else 0
         return Heartbeat(unsettled_ms=unsettled_ms, lost=self.lacks_something, time_us=time_us)

@@ -17,6 +17,7 @@ from nearcast.wire.clock_difference import ClockDifference
 from nearcast.wire.codec import FRAME_LIMIT, Refused, encode
 from nearcast.wire.flights import pack_frames
 from nearcast.wire.framing import SEALED_OVERHEAD, SESSION_HEADERS
+from nearcast.wire.group_sender import GroupSender
 from nearcast.wire.handshake_gate import Admit, HandshakeGate
 from nearcast.wire.messages import (
     TOKEN_BYTES,
@@ -61,8 +62,7 @@ class ServerSessions:
     admit
         Returns the credential of a client that shows it, or raises TrustError.
     random_bytes
-        Source of keys, session indices and tokens: unpredictable in production, seeded in
-        simulations.
+        Source of keys, session indices and tokens: unpredictable, in simulations seeded.
     """
 
     def __init__(
@@ -80,6 +80,8 @@ class ServerSessions:
         self._table = SessionTable(self._settings, index_prefix(static_key))
         self.epoch_of, self.is_meant = self._table.epoch_of, self._table.is_meant
         self._sender = SessionSender(self._settings)
+        self.group: GroupSender | None = None
+        """Tells many clients at once; see `GroupSessions`."""
         self._outgoing, self._mark = self._sender.outgoing, self._sender.mark
         self.has_newly_muted = False
         """Whether a client was muted since `muted` was asked."""

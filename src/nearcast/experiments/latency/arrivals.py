@@ -23,6 +23,8 @@ class Heard:
     """First bytes of each payload."""
     at_ns: list[int] = field(default_factory=list)
     """When it was read."""
+    by_group: int = 0
+    """How many of them by multicast."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,22 +29,30 @@ def measure(asked: dict[str, Any]) -> dict[str, Any]:
         sessions_per_socket=_SESSIONS_PER_SOCKET,
         topics=1,
     )
+    if asked["group"]:
+        connections.join_group(_SESSIONS_PER_SOCKET)
     pacer = Pacer(connections)
     gc.collect()
     gc.freeze()
     _send(connections, pacer, 0)  # the first message makes the server load what it needs
+    sent, by_group = connections.datagrams(), sum(one.by_group for one in connections.heard)
     before, own_s = cpu_seconds(asked["pids"]), time.process_time()
     waits = [_send(connections, pacer, 1 + index) for index in range(asked["messages"])]
     own_s = time.process_time() - own_s
     after = cpu_seconds(asked["pids"])
     notifications = asked["messages"] * len(connections.heard)
     cpu_s = sum(after.values()) - sum(before.values())
+    openers = connections.group_openers()
+    opened = sum(one.opened for one in openers)
     found = {
         "first_ms": median(one[0] for one in waits),
         "last_ms": median(one[1] for one in waits),
         "lost": sum(one[2] for one in waits),
         "cpu_us_per_notification": cpu_s * 1e6 / notifications,
         "load_cpu_us_per_notification": own_s * 1e6 / notifications,
+        "datagrams_per_message": (connections.datagrams() - sent) / asked["messages"],
+        "group_share": (sum(one.by_group for one in connections.heard) - by_group) / notifications,
+        "open_us": sum(one.seconds for one in openers) * 1e6 / opened if opened else 0.0,
     }
     connections.close()
     return found

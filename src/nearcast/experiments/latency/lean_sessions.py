@@ -11,6 +11,8 @@ import math
 import os
 import socket
 import time
+from collections.abc import Sequence
+from contextlib import suppress
 
 from nearcast.experiments.latency.arrivals import Heard
 from nearcast.experiments.latency.workload import HEAD
@@ -23,8 +25,11 @@ from nearcast.wire.client_session import ClientSession
 from nearcast.wire.codec import COPY, FRAME_BYTES, Refused, decode
 from nearcast.wire.framing import Kind
 from nearcast.wire.generated import nearcast_pb2
+from nearcast.wire.group_datagram import GroupOpener
+from nearcast.wire.group_hearing import GroupHearing
+from nearcast.wire.settings import Address
 
-__all__ = ["LeanSession", "SessionSocket"]
+__all__ = ["GroupListener", "LeanSession", "SessionSocket", "SharedOpener"]
 
 _NOTIFY = 12
 _KIND_BITS = 0x0F
@@ -48,6 +53,9 @@ class LeanSession(ClientSession):
             credentials.client,
         )
         self.heard = Heard()
+        self.group = GroupHearing(self._context, self._on_group, carrier.opener)
+        self.unicast_datagrams = 0
+        """Datagrams with notifications in the session."""
         self.confirmed = 0
         """Subscriptions that the server accepted."""
         self.disconnections = 0
@@ -55,7 +63,7 @@ class LeanSession(ClientSession):
         """When `Wakeups` will look at it."""
         self._due = -math.inf
         """When the session has something to do: nothing before; what arrives may move it."""
-        self._carrier = carrier
+        self.carrier = carrier
         self.connect(steady_now())
 
     def take(self, data: bytes, now: float) -> None:
@@ -79,10 +87,10 @@ class LeanSession(ClientSession):
         self._due = -math.inf
         actions = self.poll(now)
         if self._home.handshake is not None:
-            self._carrier.sessions[self._home.handshake.index.to_bytes(4, "big")] = self
+            self.carrier.sessions[self._home.handshake.index.to_bytes(4, "big")] = self
         for action in actions:
             if isinstance(action, SendDatagram):
-                self._carrier.send(action)
+                self.carrier.send(action)
             elif isinstance(action, Confirmed):
                 self.confirmed += action.accepted
             elif isinstance(action, Disconnected):
@@ -91,7 +99,17 @@ class LeanSession(ClientSession):
     def _on_sealed(
         self, _connection: ClientConnection, link: ClientLink, data: bytes, now: float
     ) -> None:
-        payload = link.open(data, now)
+        if self._take_frames(link.open(data, now), now):
+            self.unicast_datagrams += 1
+            link.note_notifications(now)
+            if link.receipt_due < self._due:
+                self._due = link.receipt_due
+
+    def _on_group(self, frames: bytes, now: float) -> None:
+        self.heard.by_group += self._take_frames(frames, now)
+
+    def _take_frames(self, payload: bytes, now: float) -> int:
+        """Note notifications and do what other frames ask for; return how many of the first."""
         heads, start, end = self.heard.heads, 0, len(payload)
         before = len(heads)
         while start < end and (number := payload[start]):
@@ -113,9 +131,49 @@ class LeanSession(ClientSession):
                 self.heard.at_ns.append(at_ns)
             else:
                 self.heard.at_ns += [at_ns] * found
-            link.note_notifications(now)
-            if link.receipt_due < self._due:
-                self._due = link.receipt_due
+        return found
+
+
+class SharedOpener(GroupOpener):
+    """Opens each datagram of a group once for all sessions of one socket, and takes the time."""
+
+    def __init__(self, key: bytes, verifier: bytes) -> None:
+        super().__init__(key, verifier)
+        self._last: tuple[bytes, bytes] = (b"", b"")
+        self.opened, self.seconds = 0, 0.0
+        """How many datagrams, and the CPU time that they took."""
+
+    def open(self, datagram: bytes) -> bytes:
+        """Return the body, from the last time if it is the same datagram."""
+        if datagram is not self._last[0]:
+            began_s = time.thread_time()
+            self._last = (datagram, super().open(datagram))
+            self.seconds += time.thread_time() - began_s
+            self.opened += 1
+        return self._last[1]
+
+
+class GroupListener:
+    """The socket by which the sessions of another one hear their server's multicast group."""
+
+    def __init__(self, group: Address, sessions: Sequence[LeanSession]) -> None:
+        self.socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self.socket.bind(group)
+        joined = socket.inet_aton(group[0]) + socket.inet_aton("127.0.0.1")
+        self.socket.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, joined)
+        self.socket.setblocking(False)
+        self._sessions = sessions
+        self.datagrams = 0
+
+    def read(self, now: float) -> Sequence[LeanSession]:
+        """Hand out what has arrived to all sessions; return them if there was anything."""
+        with suppress(BlockingIOError):
+            while data := self.socket.recv(_READ_BYTES):
+                self.datagrams += 1
+                for session in self._sessions:
+                    session.receive((data,), now)
+        return self._sessions
 
 
 class SessionSocket:
@@ -131,6 +189,8 @@ class SessionSocket:
         self.socket.setblocking(False)
         self.sessions: dict[bytes, LeanSession] = {}
         """By the index in datagrams for them; those of given up handshakes stay."""
+        self.openers: dict[bytes, SharedOpener] = {}
+        """What opens datagrams of a multicast group, by key."""
         self.unsent = 0
         """Datagrams that the socket had no room for; what matters is repeated."""
 
@@ -140,6 +200,10 @@ class SessionSocket:
             self.socket.sendto(datagram.data, datagram.address)
         except BlockingIOError:
             self.unsent += 1
+
+    def opener(self, key: bytes, verifier: bytes) -> SharedOpener:
+        """Return what opens datagrams of a multicast group, the same for all sessions here."""
+        return self.openers.setdefault(key, SharedOpener(key, verifier))
 
     def read(self, now: float) -> list[LeanSession]:
         """Hand out what has arrived, `reads` datagrams at most; return who got something."""

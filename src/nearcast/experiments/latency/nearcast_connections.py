@@ -10,7 +10,12 @@ from pathlib import Path
 from select import select
 
 from nearcast.experiments.latency.arrivals import Heard
-from nearcast.experiments.latency.lean_sessions import LeanSession, SessionSocket
+from nearcast.experiments.latency.lean_sessions import (
+    GroupListener,
+    LeanSession,
+    SessionSocket,
+    SharedOpener,
+)
 from nearcast.experiments.latency.wakeups import Wakeups
 from nearcast.experiments.latency.workload import TOPICS, topic_name
 from nearcast.links.steady_clock import steady_now
@@ -47,7 +52,7 @@ class NearcastConnections:
         sessions_per_socket: int = 1,
         topics: int = TOPICS,
     ) -> None:
-        self._carriers: dict[socket.socket, SessionSocket] = {}
+        self._carriers: dict[socket.socket, SessionSocket | GroupListener] = {}
         self._waiting: list[deque[tuple[str, bytes]]] = [deque() for _ in publishers]
         """Messages for which a session had no room."""
         self.sockets: list[socket.socket] = []
@@ -57,6 +62,8 @@ class NearcastConnections:
         self._publishers = self._open(publishers, sessions_per_socket)
         self._subscribers = self._open(subscribers, sessions_per_socket)
         self.sessions = [*self._publishers, *self._subscribers]
+        self.listeners: list[GroupListener] = []
+        """Sockets of the multicast group, as many as there are for subscribers' sessions."""
         self.heard: list[Heard] = [one.heard for one in self._subscribers]
         for first in range(0, len(self._subscribers), _AT_ONCE):
             self._subscribe(self._subscribers[first : first + _AT_ONCE], topics)
@@ -106,6 +113,31 @@ class NearcastConnections:
                 session.publish(*waiting.popleft(), now)
             session.run(now)
             self._touched.add(session)
+
+    def join_group(self, sessions_per_socket: int) -> None:
+        """Have all subscribers hear the multicast group, and the server know it."""
+        some = self._subscribers
+        self._until(lambda: all(one.group.address for one in some), "keys of the group")
+        for first in range(0, len(some), sessions_per_socket):
+            members = some[first : first + sessions_per_socket]
+            assert members[0].group.address is not None
+            listener = GroupListener(members[0].group.address, members)
+            self._carriers[listener.socket] = listener
+            self.listeners.append(listener)
+            self.sockets.append(listener.socket)
+        self._until(lambda: all(one.group.is_hearing for one in some), "datagrams of the group")
+        known = steady_now() + WireSettings().report_interval_s  # each receipt goes out before
+        self._until(lambda: steady_now() > known, "end of a pause")
+
+    def group_openers(self) -> list[SharedOpener]:
+        """Return what has opened the datagrams of the group."""
+        carriers = {one.carrier for one in self._subscribers}
+        return [opener for one in carriers for opener in one.openers.values()]
+
+    def datagrams(self) -> int:
+        """Return how many datagrams with notifications servers have sent, the group's once."""
+        by_group = self.listeners[0].datagrams if self.listeners else 0
+        return by_group + sum(one.unicast_datagrams for one in self._subscribers)
 
     def read(self, source: socket.socket) -> None:
         """Read what has arrived at a socket."""

@@ -48,6 +48,7 @@ def run_nearcast(
     subscribers: int = SUBSCRIBERS,
     topics: int = TOPICS,
     processor: str = RECENT,
+    group: str = "",
 ) -> AbstractContextManager[NearcastServer]:
     """Run edge servers with the processor of this bench, gone after the block.
 
@@ -59,17 +60,19 @@ def run_nearcast(
         Whether subscribers have an edge server of their own; brokers stay with the publishers.
     processor
         Of a server alone.
+    group
+        Multicast group of a server alone, as ADDRESS:PORT; empty: it has none.
     """
     senders = [f"publisher{index}" for index in range(publishers)]
     receivers = [f"subscriber{index}" for index in range(subscribers)]
     if two_edges:
         return _run_two_edges(senders, receivers, topics, inline)
-    return _run_standalone(senders, receivers, processor, inline)
+    return _run_standalone(senders, receivers, processor, inline, group)
 
 
 @contextmanager
 def _run_standalone(
-    senders: Sequence[str], receivers: Sequence[str], processor: str, inline: bool
+    senders: Sequence[str], receivers: Sequence[str], processor: str, inline: bool, group: str
 ) -> Iterator[NearcastServer]:
     """Run one edge with its helpers and nothing else: what it takes is what an edge takes."""
     with tempfile.TemporaryDirectory(prefix="nearcast-bench-") as text:
@@ -77,6 +80,7 @@ def _run_standalone(
         words = [f"--data={folder.path}", "--port=0", "--http-port=0", "--json"]
         words += [f"--processor={processor}"]
         words += [f"--inline-processor={processor}"] if inline else []
+        words += [f"--group={group}"] if group else []
         words += [f"--session-limit={len(senders) + len(receivers) + _SPARE_SESSIONS}"]
         with _process(words, Path(text) / "output") as pid:
             everybody = folder.enrol([*senders, *receivers])

@@ -325,3 +325,37 @@ class Revoked(_message.Message):
     document: bytes
     signer: bytes
     def __init__(self, document: _Optional[bytes] = ..., signer: _Optional[bytes] = ...) -> None: ...
+
+class GroupKey(_message.Message):
+    __slots__ = ("host", "port", "key_id", "key", "verifier", "slot", "first", "spread_ms", "beacon_ms")
+    HOST_FIELD_NUMBER: _ClassVar[int]
+    PORT_FIELD_NUMBER: _ClassVar[int]
+    KEY_ID_FIELD_NUMBER: _ClassVar[int]
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    VERIFIER_FIELD_NUMBER: _ClassVar[int]
+    SLOT_FIELD_NUMBER: _ClassVar[int]
+    FIRST_FIELD_NUMBER: _ClassVar[int]
+    SPREAD_MS_FIELD_NUMBER: _ClassVar[int]
+    BEACON_MS_FIELD_NUMBER: _ClassVar[int]
+    host: str
+    port: int
+    key_id: int
+    key: bytes
+    verifier: bytes
+    slot: int
+    first: int
+    spread_ms: int
+    beacon_ms: int
+    def __init__(self, host: _Optional[str] = ..., port: _Optional[int] = ..., key_id: _Optional[int] = ..., key: _Optional[bytes] = ..., verifier: _Optional[bytes] = ..., slot: _Optional[int] = ..., first: _Optional[int] = ..., spread_ms: _Optional[int] = ..., beacon_ms: _Optional[int] = ...) -> None: ...
+
+class GroupReceived(_message.Message):
+    __slots__ = ("key_id", "highest", "bitmap", "all_below")
+    KEY_ID_FIELD_NUMBER: _ClassVar[int]
+    HIGHEST_FIELD_NUMBER: _ClassVar[int]
+    BITMAP_FIELD_NUMBER: _ClassVar[int]
+    ALL_BELOW_FIELD_NUMBER: _ClassVar[int]
+    key_id: int
+    highest: int
+    bitmap: int
+    all_below: int
+    def __init__(self, key_id: _Optional[int] = ..., highest: _Optional[int] = ..., bitmap: _Optional[int] = ..., all_below: _Optional[int] = ...) -> None: ...
