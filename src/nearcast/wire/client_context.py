@@ -35,13 +35,10 @@ class ClientContext:
     report: Report = field(default_factory=lambda: Report(0.0, 0.0))
     """What the next report says."""
     epochs: Epochs = field(default_factory=Epochs)
-<<<<<<< HEAD
     site_clock: ClockDifference = field(default_factory=ClockDifference)
     """How far the site's time is ahead of this client's."""
-=======
     once: Counter[str] = field(default_factory=Counter)
     """Fire-and-forget publications so far, by topic."""
->>>>>>> 26ca827ac1ebcde94991cda72b4ce32cf7caa5c1
     drops: Counter[str] = field(default_factory=Counter)
     """What was refused or not sent, by reason."""
     outgoing: list[SendDatagram] = field(default_factory=list)

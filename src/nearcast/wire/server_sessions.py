@@ -80,8 +80,7 @@ class ServerSessions:
         self._table = SessionTable(self._settings, index_prefix(static_key))
         self.epoch_of, self.is_meant = self._table.epoch_of, self._table.is_meant
         self._sender = SessionSender(self._settings)
-        self.group: GroupSender | None = None
-        """Tells many clients at once; see `GroupSessions`."""
+        self.group: GroupSender | None = None  # tells many clients at once
         self._outgoing, self._mark = self._sender.outgoing, self._sender.mark
         self.has_newly_muted = False
         """Whether a client was muted since `muted` was asked."""
@@ -222,9 +221,8 @@ class ServerSessions:
                 self._events.append(Deliver(session.client, message))
             case Report():
                 self._events.append(Deliver(session.client, message))
-                time_us = self.site_clock.there_us(now)
-                answer = session.redirect or session.heartbeat(self.unsettled_since, now, time_us)
-                self._queue(session, answer)
+                since, time_us = self.unsettled_since, self.site_clock.there_us(now)
+                self._queue(session, session.redirect or session.heartbeat(since, now, time_us))
             case Heartbeat(answer=True):
                 self._outgoing += session.on_answer(address, message.token, now)
                 self._mark(session)  # what waited for a proved address
