@@ -8,7 +8,9 @@ import pytest
 
 from nearcast.experiments.survive.trial_site import TrialSite
 from nearcast.testing.fake_disk import FakeDisk
+from nearcast.testing.simulated_manager import SimulatedManager
 from nearcast.testing.simulated_network import Network
+from nearcast.testing.simulated_server import SimulatedServer
 from nearcast.wire.publication import Publication
 from server.site_making import QUICK, RandomSite
 from server.test_site_faults import check_last_round, check_spools
@@ -75,7 +77,8 @@ def _wrong_site(seed: int) -> TrialSite:
     trial = TrialSite(seed, edges=3, subscribers=6, is_in_order=True)
     site, rng = trial.site, Random(seed)
     jumps_s = [BOOT_S, -YEAR_S, -1.0, 1.0, 3_600.0, YEAR_S]
-    for machine in (trial.manager, *site.servers.values()):
+    machines: list[SimulatedManager | SimulatedServer] = [trial.manager, *site.servers.values()]
+    for machine in machines:
         machine.kill()
         machine.clock.jump(rng.choice(jumps_s))
         machine.restart()
