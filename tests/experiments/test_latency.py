@@ -257,6 +257,7 @@ def test_a_knee_is_shown_beside_the_best_peers() -> None:
         ("latency", "--systems", "nearcast,carrier-pigeon"),
         ("latency", "--rates", "100,fast"),
         ("fanout", "--subscribers", "0"),
+        ("fanout", "--ways", "smoke"),
     ],
 )
 def test_wrong_options_are_refused(run: Run, arguments: tuple[str, ...]) -> None:  # noqa: F811
@@ -285,9 +286,13 @@ def test_a_short_run_delivers_and_acknowledges_everything(run: Run) -> None:  # 
 def test_a_message_reaches_all_subscribers(run: Run) -> None:  # noqa: F811
     answer = run("bench", "fanout", "--subscribers", "1,60", "--messages", "2", "--json")
     assert answer.code == 0, answer.err
-    for row, subscribers in zip(answer.json["rows"], (1, 60), strict=True):
-        assert (row["subscribers"], row["lost"]) == (subscribers, 0)
+    ways = (("unicast", 1), ("unicast", 60), ("group", 60))  # one is never told by group
+    for row, (way, subscribers) in zip(answer.json["rows"], ways, strict=True):
+        assert (row["way"], row["subscribers"], row["lost"]) == (way, subscribers, 0)
         assert 0 < row["first_ms"] <= row["last_ms"]
+        assert row["group_share"] == (way == "group")
+        assert row["datagrams_per_message"] == subscribers or way == "group"
+    assert answer.json["rows"][2]["datagrams_per_message"] < 6
 
 
 @pytest.mark.slow

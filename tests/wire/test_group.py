@@ -148,6 +148,20 @@ def test_a_member_says_soon_what_it_misses_and_late_what_it_has() -> None:
     assert member.says(8.0) == GroupReceived(0)  # nothing for three beacons
 
 
+def test_many_datagrams_are_confirmed_before_the_server_gives_up_waiting() -> None:
+    server = Server()
+    member = member_of(server)
+    told: list[int] = []
+    for number in range(2_000):
+        data = server.datagram(SLOT)
+        if number != 1_500:
+            member.receive(data, 1e-6 * number)
+        if member.group.due <= 1e-6 * number:
+            told.append(number)
+            member.says(1e-6 * number)
+    assert told == [767, *range(767 + 768, 2_000, 48)]
+
+
 def test_the_receipts_of_many_members_are_spread() -> None:
     server = Server()
     members = [member_of(server, seed) for seed in range(300)]

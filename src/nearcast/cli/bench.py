@@ -43,7 +43,7 @@ def bench() -> None:
       live       plans on real servers with emulated distances, predicted against measured
       echo       round trips client - edge - broker - back at rising rates
       latency    delay and CPU time beside NATS, zenoh and Mosquitto under one load
-      fanout     one message to many subscribers: the first, the last, CPU time
+      fanout     one message to many subscribers, one by one and by multicast
       deadlines  message classes in time while a server has too much to do
       budget     message classes in time, by where the servers are
       flows      data flows on real servers: hand-overs, kills, hard work divided

@@ -30,8 +30,10 @@ _GAP_WAIT_S = 0.02
 """How long datagrams may overtake each other before one counts as lost."""
 _GAP_SPREAD = 0.2
 """Part of the spread of receipts in which members ask for what they miss: all may miss the same."""
-_RECEIPTS_AT_ONCE = RECEIPT_BITS * 3 // 4
-"""Datagrams that are confirmed without delay: no more than a receipt can tell of."""
+_MOST_UNTOLD = REPLAY_WINDOW * 3 // 4
+"""Datagrams that are confirmed without delay: no more than the server keeps."""
+_MOST_BEHIND_A_GAP = RECEIPT_BITS * 3 // 4
+"""The same when one before them is missing: no more than a receipt can tell of."""
 _FORGED_LIMIT = 16
 """Datagrams of members that are not the server's before the group is left: each costs the time of
 a signature, and the next key may be out of their reach."""
@@ -73,7 +75,9 @@ class GroupHearing:
         """When the group counts as not heard; infinity: it is not heard."""
         self._has_left = False
         """Whether the server has to know that the group is not heard any more."""
-        self._forged = self._receipts = 0
+        self._told_up_to = -1
+        """The highest counter that the server was told of."""
+        self._forged = 0
         self._receipt_due = _NEVER
         self._shift = 0.0
         """From 0 to 1: not all members confirm in the same moment."""
@@ -130,6 +134,7 @@ class GroupHearing:
         if key_id != self._heard_key or not self.is_hearing:
             if not self._heard_key:  # what came before was told in the session
                 window.highest = max(window.highest, counter - 1)
+                self._told_up_to = window.highest
             self._heard_key, self._has_left = key_id, False
             self._confirm_by(now + self._spread_s * self._shift)
         elif counter > window.highest + 1:  # those between may only be late
@@ -140,8 +145,9 @@ class GroupHearing:
         audience, frames = read_audience(body)
         if not frames:
             return
-        self._receipts += 1
-        at_once = self._receipts >= _RECEIPTS_AT_ONCE
+        untold = window.highest - self._told_up_to
+        behind_gap = min(untold, window.highest - window.through)
+        at_once = untold >= _MOST_UNTOLD or behind_gap >= _MOST_BEHIND_A_GAP
         self._confirm_by(now if at_once else now + self._spread_s * (1 + 3 * self._shift) / 4)
         if told.slot in audience:
             self._hear(frames, now)
@@ -160,8 +166,7 @@ class GroupHearing:
             self._leave(now)
 
     def _leave(self, now: float) -> None:
-        self._silent_at, self._receipts = _NEVER, 0
-        self._receipt_due, self._has_left = now, True
+        self._silent_at, self._receipt_due, self._has_left = _NEVER, now, True
 
     def take_receipt(self, now: float, *, travels_along: bool) -> list[bytes]:
         """Return what the server has to know, when it is due or a report goes out anyway."""
@@ -169,12 +174,13 @@ class GroupHearing:
             self._leave(now)
         if now < self._receipt_due and not travels_along:
             return []
-        self._receipts, self._receipt_due = 0, _NEVER
+        self._receipt_due = _NEVER
         if self._has_left:
             return [encode(GroupReceived(0))]
         if self._told is None or not self.is_hearing:
             return []
         window = self._window
+        self._told_up_to = window.highest
         bitmap = window.bitmap & (1 << RECEIPT_BITS) - 1
         said = GroupReceived(self._told.key_id, window.highest, bitmap, window.through + 1)
         return [encode(said)]
