@@ -7,6 +7,8 @@ __all__ = ["ClockDifference"]
 _NEVER = float("inf")
 _LATEST_S = float(1 << 33)
 """In the 23rd century: a clock that shows more is not believed."""
+_PASS_S = 0.001
+"""Clocks are read once a pass, which may have begun that much before a question came."""
 
 
 class ClockDifference:
@@ -27,7 +29,7 @@ class ClockDifference:
         """Take what the other clock showed, between a question and its answer."""
         if not (0.0 <= told_s <= _LATEST_S and asked_at <= now):
             return
-        least_s, most_s = told_s - now, told_s - asked_at
+        least_s, most_s = told_s - now, told_s - asked_at + _PASS_S
         if least_s <= self._most_s and self._least_s <= most_s:
             least_s, most_s = max(least_s, self._least_s), min(most_s, self._most_s)
         self._least_s, self._most_s = least_s, most_s  # else a clock has drifted, or started anew
