@@ -59,7 +59,8 @@ def test_a_replay_is_what_the_live_server_made_of_the_same_input(
     table = parquet.read_table(result.path).sort_by([("time", "ascending")]).to_pylist()
     again = [(row["topic"], row["publisher"], row["sequence"], row["payload"]) for row in table]
     assert len(again) > 10
-    for topic in ("road", "air"):
-        assert [one for one in again if one[0] == topic] == [
-            one for one in heard if one[0] == topic
+    # what each says depends on the messages before; subscribers hear each publisher in order
+    for stream in {one[:2] for one in again}:
+        assert [one for one in again if one[:2] == stream] == [
+            one for one in heard if one[:2] == stream
         ]

@@ -69,6 +69,19 @@ def test_a_topic_is_replayed_in_order_and_bad_messages_have_no_effect() -> None:
     assert "took longer than 0.2 s" in errors[3]
 
 
+def test_a_message_that_overtook_others_of_its_publisher_waits_for_them() -> None:
+    rows = [
+        row("a", 2, b"late", time=1e9 + 1),
+        row("a", 1, b"early", client="bike", time=1e9 + 2),
+        row("a", 1, b"first", time=1e9 + 3),  # lost, and sent again
+        row("a", 9, b"once", durable=False, time=1e9 + 0.5),
+    ]
+    found = replay_topic(
+        pa.Table.from_pylist(rows, SCHEMAS["publications"]), ReplaySettings("forward")
+    )
+    assert [one["payload"] for one in found.to_pylist()] == [b"once", b"early", b"first", b"late"]
+
+
 def test_a_log_is_replayed_on_spark(spark: SparkSession, run: Run, tmp_path: Path) -> None:
     log, out = write_log(tmp_path / "log"), tmp_path / "out"
     command = ["pipeline", "replay", "--processor", MOODY, "--log", log, "--out", out]

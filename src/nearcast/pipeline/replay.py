@@ -167,11 +167,9 @@ def replay_log(spark: SparkSession, log: Path, out: Path, settings: ReplaySettin
 
 def replay_topic(rows: pa.Table, settings: ReplaySettings) -> pa.Table:
     """Return what a processor makes of the publications of one topic."""
-    names = ("time", "file", "row") if "file" in rows.column_names else ("time",)
-    order = [(name, "ascending") for name in (*names, "client", "epoch", "sequence")]
     spool, runner = TopicSpool(settings.spool), settings.make()
     found: list[Mapping[str, Any]] = []
-    for row in rows.sort_by(order).to_pylist():
+    for row in _as_taken(rows):
         received_us = round(row["time"] * 1e6)
         message = Publication(
             topic=row["topic"],
@@ -205,6 +203,25 @@ def replay_topic(rows: pa.Table, settings: ReplaySettings) -> pa.Table:
         )
         found += ({**cause, "error": one.detail.splitlines()[0]} for one in outcome.failures[:1])
     return pa.Table.from_pylist(found, _SCHEMA)
+
+
+def _as_taken(rows: pa.Table) -> list[dict[str, Any]]:
+    """Return publications in the order in which a broker takes them.
+
+    That is the order in which they came, but for one that overtook others of its publisher: it
+    waits for them.
+    """
+    places = ("time", "file", "row") if "file" in rows.column_names else ("time",)
+    order = ("client", "epoch", "sequence", *places)
+    reached: dict[tuple[str, int], tuple[Any, ...]] = {}
+    taken: list[tuple[tuple[Any, ...], dict[str, Any]]] = []
+    for row in rows.sort_by([(name, "ascending") for name in order]).to_pylist():
+        came = tuple(row[name] for name in places)
+        if row["durable"]:
+            stream = (row["client"], row["epoch"])
+            came = reached[stream] = max(came, reached.get(stream, came))
+        taken.append((came, row))
+    return [row for _, row in sorted(taken, key=lambda one: one[0])]  # stable: by sequence
 
 
 class _HungError(Exception):
