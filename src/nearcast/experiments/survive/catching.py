@@ -11,6 +11,7 @@ from nearcast.experiments.survive.hostile_members import run_hostile_members
 from nearcast.experiments.survive.lies import LIES
 from nearcast.experiments.survive.revoked_home import RevokedHome
 from nearcast.experiments.survive.schedule import run_long_outages, run_schedule
+from nearcast.experiments.survive.trial_site import TrialSite
 from nearcast.server.site_orders import ClientOrder, Orders
 from nearcast.spool.changes import Group, Position, TopicChange
 from nearcast.spool.log import SpoolLog, SpoolSettings
@@ -28,6 +29,7 @@ __all__ = [
     "revoked_home",
     "rights",
     "schedules",
+    "servers_without_manager",
     "truncation",
 ]
 
@@ -88,6 +90,20 @@ def rights() -> bool:
         isinstance(event, Acknowledged) or (isinstance(event, Confirmed) and event.accepted)
         for _, event in client.events
     )
+
+
+def servers_without_manager() -> bool:
+    """Start all servers anew while the manager is away: they go by the orders that they have."""
+    trial = TrialSite(1, is_in_order=True)
+    trial.start()
+    trial.manager.kill()
+    for server in trial.site.servers.values():
+        server.kill()
+        server.restart()
+    trial.site.run(5.0)
+    trial.publish_some(10, 2.0)
+    trial.site.run(20.0)
+    return trial.waiting > 0
 
 
 def revoked_home() -> bool:

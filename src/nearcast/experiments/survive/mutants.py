@@ -244,7 +244,7 @@ def _all_mutants() -> Iterable[Mutant]:
             "orders are not kept",
             "nearcast.testing.simulated_server.SimulatedServer._save_orders",
             _nothing,
-            partial(schedules, "crash", "switch_plan", seeds=(448, 222, 403, 614, 783)),
+            catching.servers_without_manager,
         ),
         Mutant(
             "truncated segments are not noticed",
