@@ -32,8 +32,8 @@ def spark() -> Iterator[SparkSession]:
         master="local[2]",
         name="nearcast-tests",
         ui=False,
+        is_short_lived=True,
         conf={
-            "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
             "spark.sql.shuffle.partitions": "2",
             **connector(),
         },
