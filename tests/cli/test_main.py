@@ -31,6 +31,7 @@ def test_help_names_every_verb(run: Run) -> None:
         ["bench", "gap"],
         ["bench", "placement"],
         ["bench", "replan"],
+        ["bench", "loop"],
         ["demo"],
     ],
 )

@@ -32,6 +32,7 @@ def spark() -> Iterator[SparkSession]:
         master="local[2]",
         name="nearcast-tests",
         ui=False,
+        is_short_lived=True,
         conf={
             "spark.sql.shuffle.partitions": "2",
             **connector(),

@@ -13,6 +13,7 @@ from nearcast.cli.bench_flows import flows
 from nearcast.cli.bench_latency import latency
 from nearcast.cli.bench_liars import liars
 from nearcast.cli.bench_live import echo, live
+from nearcast.cli.bench_loop import loop
 from nearcast.cli.bench_output import finish, kept, out_option, prepare
 from nearcast.cli.bench_overlay import overlay
 from nearcast.cli.bench_pipeline import pipeline, relations
@@ -40,6 +41,7 @@ def bench() -> None:
       pipeline   raw log to plan on Spark, stage by stage, up to a million clients
       split      `optimised` over executors against memory, at equal CPU time
       stream     events in Kafka to alerts in Kafka, by Spark and by a consumer; kills
+      loop       clients move, a live site plans itself anew: against full knowledge
       live       plans on real servers with emulated distances, predicted against measured
       echo       round trips client - edge - broker - back at rising rates
       latency    delay and CPU time beside NATS, zenoh and Mosquitto under one load
@@ -178,6 +180,7 @@ bench.add_command(relations)
 bench.add_command(pipeline)
 bench.add_command(split)
 bench.add_command(stream)
+bench.add_command(loop)
 bench.add_command(live)
 bench.add_command(echo)
 bench.add_command(latency)

@@ -8,7 +8,7 @@ import click
 
 from nearcast.cli.console import json_option, print_json
 from nearcast.cli.kafka_options import kafka_options, read_event_options
-from nearcast.cli.stopping import stopping
+from nearcast.cli.stopping import Stop
 from nearcast.links.kafka_settings import KafkaSettings
 
 __all__ = ["kafka"]
@@ -82,8 +82,8 @@ def events(
     from nearcast.site.kafka_events import EventService
 
     service = EventService(kafka, read_event_options(text), group=group)
-    with stopping(seconds) as stop:
-        service.run(stop)
+    with Stop(seconds) as stop:
+        service.run(stop.is_due)
     _tell(vars(service.counts), as_json)
 
 
@@ -120,8 +120,8 @@ def bridge(
     from nearcast.site.kafka_bridge import AlertBridge
 
     bridge = AlertBridge(kafka, credentials, before=before, group=group)
-    with stopping(seconds) as stop:
-        bridge.run(stop)
+    with Stop(seconds) as stop:
+        bridge.run(stop.is_due)
     _tell(vars(bridge.counts), as_json)
 
 

@@ -15,7 +15,7 @@ from nearcast.cli.kafka_options import kafka_settings, read_event_options, read_
 from nearcast.cli.local_path import LocalPath
 from nearcast.cli.options import out_option
 from nearcast.cli.spark_options import SparkOptions, spark_options, spark_session
-from nearcast.cli.stopping import stopping
+from nearcast.cli.stopping import Stop
 
 if TYPE_CHECKING:
     from nearcast.pipeline.stream.stream_settings import StreamSettings
@@ -216,8 +216,8 @@ def stream(
         source_options=dict(read_pair(one, "--source-option") for one in source_more),
     )
     check_stream(settings)
-    with stopping(seconds) as stop, spark_session(_for_streams(spark_with, settings)) as session:
-        counts = run_stream(session, settings, stop, lambda line: click.echo(line, err=True))
+    with Stop(seconds) as stop, spark_session(_for_streams(spark_with, settings)) as session:
+        counts = run_stream(session, settings, stop.is_due, lambda line: click.echo(line, err=True))
     if as_json:
         print_json({"out": str(out), **counts})
         return

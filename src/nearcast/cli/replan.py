@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import os
-import signal
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,6 +15,7 @@ import click
 from nearcast.cli.console import json_option, print_json, show_number
 from nearcast.cli.durations import DURATION
 from nearcast.cli.spark_options import SparkOptions, spark_options
+from nearcast.cli.stopping import Stop
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -139,10 +138,10 @@ def replan(
     )
     replanner = Replanner(site, settings, lambda: _session(spark_with))
     failed = None
-    with _stopping() as stop:
+    with Stop(interrupt_at=2) as stop:  # at the first one the round under way ends, and is told
         if until_stdin_ends:
-            threading.Thread(target=_end_with_stdin, args=(stop,), daemon=True).start()
-        for number, done in enumerate(replanner.rounds(stop), start=1):
+            threading.Thread(target=_end_with_stdin, args=(stop.event,), daemon=True).start()
+        for number, done in enumerate(replanner.rounds(stop.event), start=1):
             if as_json:
                 print_json(asdict(done))
             else:
@@ -189,32 +188,7 @@ def _site(
         return SiteOfReplanner(manager, scenario, log, RoundsFolder(work))
     if any(one is not None for one in given):
         raise click.UsageError("--token-file, --scenario, --log and --work are for a URL")
-    folder = SiteFolder.find(Path(where))
-    return SiteOfReplanner(
-        ManagerAccess(folder.manager_url, folder.token),
-        folder.scenario,
-        folder.event_log,
-        RoundsFolder(folder.folder / "replans"),
-    )
-
-
-@contextmanager
-def _stopping() -> Iterator[threading.Event]:
-    """Give an event that Ctrl-C and SIGTERM set: the round under way ends, and is told."""
-    stop = threading.Event()
-
-    def on_signal(*_: object) -> None:
-        if stop.is_set():
-            raise KeyboardInterrupt
-        stop.set()
-
-    numbers = (signal.SIGTERM, signal.SIGINT)
-    before = {number: signal.signal(number, on_signal) for number in numbers}
-    try:
-        yield stop
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+    return SiteOfReplanner.of_folder(SiteFolder.find(Path(where)))
 
 
 def _end_with_stdin(stop: threading.Event) -> None:

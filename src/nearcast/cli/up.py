@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import signal
-import threading
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,6 +18,7 @@ from nearcast.cli.processor_options import (
     processor_options_option,
     rules_for_site,
 )
+from nearcast.cli.stopping import Stop
 
 if TYPE_CHECKING:
     from nearcast.links.kafka_settings import KafkaSettings
@@ -151,7 +150,7 @@ def up(
         deployment=standing,
     )
     with (
-        _Stop() as stop,
+        Stop(interrupt_at=1) as stop,
         step_progress(servers + 3, enabled=not as_json) as begin,
     ):
         begin("starting")
@@ -170,32 +169,9 @@ def up(
                 print_json(_summary(live, len(clients)))
             else:
                 _print_site(live, len(clients))
-            stop.is_starting = False
-            _wait(live, replanning, stop.event, seconds)
+            stop.interrupt_at = None  # from now on the site is stopped in order
+            _wait(live, replanning, stop, seconds)
     click.echo("the site has stopped", err=True)
-
-
-class _Stop:
-    """What Ctrl-C and SIGTERM do inside the block: end the start at once, later set an event."""
-
-    def __init__(self) -> None:
-        self.event = threading.Event()
-        self.is_starting = True
-
-    def __enter__(self) -> _Stop:
-        numbers = (signal.SIGTERM, signal.SIGINT)
-        self._before = {number: signal.signal(number, self._on_signal) for number in numbers}
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for number, handler in self._before.items():
-            signal.signal(number, handler)
-
-    def _on_signal(self, *_: object) -> None:
-        is_first = not self.event.is_set()
-        self.event.set()
-        if self.is_starting and is_first:  # a second one must not interrupt the tidying up
-            raise KeyboardInterrupt
 
 
 def _check_method(method: str, model: str) -> None:
@@ -209,7 +185,7 @@ def _check_method(method: str, model: str) -> None:
 def _wait(
     live: LiveSite,
     replanning: ReplanProcess | None,
-    stop: threading.Event,
+    stop: Stop,
     seconds: float | None,
 ) -> None:
     import time
@@ -217,7 +193,7 @@ def _wait(
     from nearcast.errors import NearcastError
 
     end_s = float("inf") if seconds is None else time.monotonic() + seconds
-    while not stop.wait(min(0.5, max(0.0, end_s - time.monotonic()))):
+    while not stop.event.wait(min(0.5, max(0.0, end_s - time.monotonic()))):
         if replanning is not None:
             replanning.watch()
         given_up = live.processes.watch()

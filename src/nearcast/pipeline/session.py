@@ -22,8 +22,10 @@ from nearcast.pipeline.java import java_home
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["SparkSettings", "is_alive", "is_embedded", "open_session"]
+__all__ = ["QUICK_COMPILER", "SparkSettings", "is_alive", "is_embedded", "open_session"]
 
+QUICK_COMPILER = "-XX:TieredStopAtLevel=1"
+"""Option of a JVM that is gone soon."""
 _CONNECT_S = 5.0
 _STREAMS = (1, 2)
 """Output and errors: a JVM that cannot start says so on the first."""
@@ -31,6 +33,8 @@ _OWN_MASTER = "local[*]"
 _EMBEDDED = {
     "spark.driver.host": "127.0.0.1",
     "spark.python.daemon.module": "nearcast.pipeline.worker_daemon",
+    # more files than this are listed by a job with a task for each
+    "spark.sql.sources.parallelPartitionDiscovery.threshold": "10000",
 }
 """Settings that make sense where all processes are on this machine and share its libraries."""
 
@@ -47,6 +51,8 @@ class SparkSettings:
     spark-submit was told, else 2g."""
     ui: bool = True
     """Serve Spark's own pages while the session lives."""
+    is_short_lived: bool = False
+    """Embedded: the JVM spends no time on the best machine code, which pays after minutes only."""
     conf: Mapping[str, str] = field(default_factory=dict)
     """Any other Spark settings; they win over those of spark-submit, and these over ours."""
 
@@ -198,13 +204,14 @@ def _defaults(settings: SparkSettings, master: str) -> dict[str, str]:
         "spark.sql.execution.arrow.pyspark.enabled": "true",
         "spark.sql.execution.arrow.maxRecordsPerBatch": "100000",
         "spark.driver.maxResultSize": "0",
-        **(_EMBEDDED | _class_archive() if embedded else {}),
+        **(_EMBEDDED | _java_options(settings) if embedded else {}),
     }
 
 
-def _class_archive() -> dict[str, str]:
-    options = use_archive()
-    return {} if options is None else {"spark.driver.extraJavaOptions": options}
+def _java_options(settings: SparkSettings) -> dict[str, str]:
+    quick = QUICK_COMPILER if settings.is_short_lived else None
+    options = [one for one in (use_archive(), quick) if one is not None]
+    return {"spark.driver.extraJavaOptions": " ".join(options)} if options else {}
 
 
 def _check_master(master: str) -> None:

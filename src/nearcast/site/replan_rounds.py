@@ -61,11 +61,18 @@ class ReplanRound:
     bad_rows: int = 0
     learn_s: float = 0.0
     plan_s: float = 0.0
+    switch_s: float = 0.0
+    """Until all servers had the plan."""
     reason: str = ""
     """Why nothing was switched, or what failed; the plan in force stays then."""
     failed: bool = False
     folder: str | None = None
     """Of the scenario and plan that came into force."""
+
+    @property
+    def work_s(self) -> float:
+        """How long the round took, without the wait for the next one."""
+        return self.learn_s + self.plan_s + self.switch_s
 
 
 class RoundsFolder:

@@ -23,6 +23,7 @@ from nearcast.domain.traffic import PresentScenario, Traffic, bring_up_to_date
 from nearcast.errors import ConfigError, NearcastError, PipelineError
 from nearcast.planning.request import PlanRequest
 from nearcast.planning.switching import weigh_new_plan
+from nearcast.site.layout import SiteFolder
 from nearcast.site.plan_access import (
     ManagerAccess,
     SitePlanInForce,
@@ -80,6 +81,16 @@ class SiteOfReplanner:
     """The event log of all its servers."""
     rounds: RoundsFolder
     """Where plans are written, readable by the manager."""
+
+    @classmethod
+    def of_folder(cls, site: SiteFolder) -> SiteOfReplanner:
+        """Return where the parts of a site on this machine are."""
+        return cls(
+            ManagerAccess(site.manager_url, site.token),
+            site.scenario,
+            site.event_log,
+            RoundsFolder(site.folder / "replans"),
+        )
 
 
 class Replanner:
@@ -201,7 +212,7 @@ class Replanner:
         if not weighed.pays:
             return replace(found, reason=weighed.reason)
         report = replace(weighed.report, scenario_fingerprint=scenario_fingerprint(present.known))
-        manager = self._site.manager
+        manager, began_s = self._site.manager, self._clock()
         with self._site.rounds.next_plan() as folder:
             made_for, plan_folder = folder / "scenario", folder / "plan"
             write_scenario(present.known, made_for, table_format="parquet")
@@ -212,9 +223,10 @@ class Replanner:
         try:
             switch = wait_for_servers(manager, version, _HAVE_IT_WITHIN_S)
         except NearcastError as error:  # they get it from the manager when they are back
-            return replace(found, reason=str(error))
+            return replace(found, reason=str(error), switch_s=self._clock() - began_s)
         return replace(
             found,
+            switch_s=self._clock() - began_s,
             streams=switch["streams"],
             pause_p50_ms=_to_ms(switch["pause_p50_s"]),
             pause_p99_ms=_to_ms(switch["pause_p99_s"]),

@@ -16,6 +16,7 @@ import tempfile
 import time
 import uuid
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -132,11 +133,16 @@ class LocalKafka:
         java = java_home()
         program = "java" if java is None else str(Path(java, "bin", "java"))
         jars = [str(path) for path in find_jars(BROKER)]
+        with suppress(OSError):
+            self._connect()
+            raise ConfigError(f"{self.bootstrap}: another program listens there")
         self.folder.mkdir(parents=True, exist_ok=True)
         settings = self.folder / "server.properties"
         environment = {**os.environ, "CLASSPATH": os.pathsep.join(jars)}
-        if not (self.folder / "data").exists():
+        is_new = not (self.folder / "data").exists()
+        if is_new or f"//{self.bootstrap}," not in settings.read_text():
             self._write_settings(settings)
+        if is_new:
             number = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode()[:22]
             tool = ["kafka.tools.StorageTool", "format", f"--cluster-id={number}", "-c"]
             made = subprocess.run(
@@ -234,7 +240,11 @@ def main(verb: str, folder: Path, port: int) -> None:
         if running is not None:
             raise ConfigError(f"{folder}: a broker runs already, process {running}")
         broker = LocalKafka(folder, port=port)
-        broker.start()
+        try:
+            broker.start()
+        except BaseException:
+            broker.stop()
+            raise
         noted.write_text(str(broker.pid))
         sys.stdout.write(f"Kafka at {broker.bootstrap}, process {broker.pid}, data in {folder}\n")
     elif running is not None:
@@ -243,6 +253,9 @@ def main(verb: str, folder: Path, port: int) -> None:
         while _running(noted) is not None and time.monotonic() < deadline:
             time.sleep(_POLL_S)
         noted.unlink()
+        sys.stdout.write(f"Kafka has stopped; its data stays in {folder}\n")
+    else:
+        sys.stdout.write(f"no Kafka runs in {folder}\n")
 
 
 def _running(noted: Path) -> int | None:
