@@ -45,6 +45,7 @@ from nearcast.server.subscribers import SubscriberDirectory
 from nearcast.server.subscriptions import Subscriptions
 from nearcast.server.vouching import Vouching
 from nearcast.testing.authority import SmallAuthority
+from nearcast.wire.group_sender import GroupSender
 from nearcast.wire.hot_frames import decode_notify
 from nearcast.wire.message_class import MESSAGE_CLASSES
 from nearcast.wire.messages import Notify, Refuse, Route, Subscribe
@@ -97,7 +98,7 @@ class Publishers:
 class Clients:
     """Notes notifications; only some clients have a session."""
 
-    group = None
+    group: GroupSender | None = None
 
     def __init__(self, *present: str) -> None:
         self.present = present
