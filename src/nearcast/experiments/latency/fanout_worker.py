@@ -17,6 +17,8 @@ from nearcast.experiments.latency.workload import TOPICS, make_payload
 
 _SESSIONS_PER_SOCKET = 50
 _LOST_S = 5.0
+_PROBE_AFTER_S = 20.0
+"""Clients report every ten seconds, and hear the server's answer: there is no need to ask more."""
 _IDLE_S = 3.0
 """How long the server is watched before the first message: its clients report all the time."""
 _PAUSE_S = 0.1
@@ -30,6 +32,7 @@ def measure(asked: dict[str, Any]) -> dict[str, Any]:
         [Path(one) for one in asked["subscribers"]],
         sessions_per_socket=_SESSIONS_PER_SOCKET,
         topics=1,
+        probe_after_s=_PROBE_AFTER_S,
     )
     if asked["group"]:
         connections.join_group(_SESSIONS_PER_SOCKET)
