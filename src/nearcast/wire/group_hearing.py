@@ -28,6 +28,8 @@ _SILENT_BEACONS = 3
 """After so many without any datagram the group counts as not heard."""
 _GAP_WAIT_S = 0.02
 """How long datagrams may overtake each other before one counts as lost."""
+_REPORTS_SPREAD_S = 5.0
+"""The spread of what cannot wait for the next report, where receipts do."""
 _GAP_SPREAD = 0.2
 """Part of the spread of receipts in which members ask for what they miss: all may miss the same."""
 _MOST_UNTOLD = REPLAY_WINDOW * 3 // 4
@@ -147,14 +149,17 @@ class GroupHearing:
             return
         untold = window.highest - self._told_up_to
         behind_gap = min(untold, window.highest - window.through)
-        at_once = untold >= _MOST_UNTOLD or behind_gap >= _MOST_BEHIND_A_GAP
-        self._confirm_by(now if at_once else now + self._spread_s * (1 + 3 * self._shift) / 4)
+        if untold >= _MOST_UNTOLD or behind_gap >= _MOST_BEHIND_A_GAP:
+            self._confirm_by(now)
+        elif told.spread_ms:
+            self._confirm_by(now + self._spread_s * (1 + 3 * self._shift) / 4)
         if told.slot in audience:
             self._hear(frames, now)
 
     @property
     def _spread_s(self) -> float:
-        return 0.0 if self._told is None else self._told.spread_ms / 1000
+        told = self._told
+        return told.spread_ms / 1000 if told is not None and told.spread_ms else _REPORTS_SPREAD_S
 
     def _confirm_by(self, due: float) -> None:
         self._receipt_due = min(self._receipt_due, due)

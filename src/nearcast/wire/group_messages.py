@@ -22,7 +22,7 @@ class GroupKey(msgspec.Struct, frozen=True, gc=False):
     """The client in the audiences of datagrams, from the counter `first` on."""
     first: int
     spread_ms: int
-    """In which the receipts of all clients are spread."""
+    """In which the receipts of all clients are spread; 0: they go with reports."""
     beacon_ms: int
     """How often the server is heard in the group at least."""
 

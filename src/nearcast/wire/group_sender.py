@@ -93,8 +93,8 @@ class GroupSender:
         self._made_at = float("-inf")
         self._is_suspended = False
         """Whether somebody has the key who must not: until there is another."""
-        self._spread_s = self._present_spread_s()
-        """The longest time that members were told to take for their receipts."""
+        self._wait_s = 0.0
+        """How long a datagram waits for receipts: as long as any member was told to take."""
 
     @property
     def members(self) -> int:
@@ -169,8 +169,10 @@ class GroupSender:
         return all(refusal(rights, "subscribe", one) is None for one in self._settings.topics)
 
     def _queue(self, member: GroupMember, sealer: GroupSealer) -> None:
-        spread_s = self._present_spread_s()
-        self._spread_s = max(self._spread_s, spread_s)
+        spread_s = self._spread_s()
+        # reports, too, may be lost and repeated
+        longest_s = spread_s or 1.5 * self._wire.report_interval_s
+        self._wait_s = max(self._wait_s, longest_s + 2 * self._wire.notification_retry_s)
         key = GroupKey(
             *self._address,
             sealer.key_id,
@@ -184,11 +186,16 @@ class GroupSender:
         member.session.queue(encode(key))
         self._mark(member.session)
 
-    def _present_spread_s(self) -> float:
-        """Return in which time all members confirm, at the rate that the server wants."""
+    def _spread_s(self) -> float:
+        """Return in which time all members confirm, at the rate that the server wants.
+
+        0: with their reports, which cost nothing more.
+        """
         wire = self._wire
         wanted_s = len(self._members.by_slot) / self._settings.receipts_per_s
-        return min(max(wanted_s, wire.receipt_delay_s), wire.report_interval_s)
+        if wanted_s > wire.report_interval_s / 2:
+            return 0.0
+        return max(wanted_s, wire.receipt_delay_s)
 
     def on_received(self, session: ServerSession, said: GroupReceived) -> bool:
         """Take a member's receipt; False: it is none."""
@@ -269,11 +276,6 @@ class GroupSender:
         if self._is_suspended:
             due = min(due, self._made_at + _LEAST_ROTATION_S)
         return min(due, self._members.oldest_sent_at() + self._wait_s)
-
-    @property
-    def _wait_s(self) -> float:
-        """How long a datagram waits for receipts."""
-        return self._spread_s + 2 * self._wire.notification_retry_s
 
     def _send(self, frames: Sequence[bytes], audience: Audience, body: bytes, now: float) -> None:
         self._last_sent = self._sealer.seal(self._members.counter, body)

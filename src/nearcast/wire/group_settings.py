@@ -33,8 +33,9 @@ class GroupSettings:
     are given the keys."""
     rotation_s: float = 600.0
     """How often the key changes; it also does when a client that has it is revoked."""
-    receipts_per_s: float = 2_000.0
-    """Receipts of all clients: the more of them, the later each confirms what it heard."""
+    receipts_per_s: float = 200.0
+    """Datagrams by which clients confirm what they heard, of all together: the more clients, the
+    later each of them does, and beyond half a report interval with its reports only."""
     beacon_s: float = 2.0
     """How often the group is told at least that the server is there."""
 

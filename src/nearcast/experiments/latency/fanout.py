@@ -36,7 +36,9 @@ class FanoutPoint:
     """Until the last one had it."""
     lost: int
     cpu_us_per_notification: float
-    """Of all server processes, receipts included."""
+    """Of all server processes, receipts and reports included."""
+    added_cpu_us_per_notification: float
+    """The same without what the sessions take while nothing is sent: reports, above all."""
     load_cpu_us_per_notification: float
     datagrams_per_message: float
     """That the server sent with notifications; beacons and repetitions of the group count."""

@@ -17,6 +17,10 @@ from nearcast.experiments.latency.workload import TOPICS, make_payload
 
 _SESSIONS_PER_SOCKET = 50
 _LOST_S = 5.0
+_PROBE_AFTER_S = 20.0
+"""Clients report every ten seconds, and hear the server's answer: there is no need to ask more."""
+_IDLE_S = 3.0
+"""How long the server is watched before the first message: its clients report all the time."""
 _PAUSE_S = 0.1
 """Longer than subscribers gather receipts: their cost belongs to the message."""
 
@@ -28,6 +32,7 @@ def measure(asked: dict[str, Any]) -> dict[str, Any]:
         [Path(one) for one in asked["subscribers"]],
         sessions_per_socket=_SESSIONS_PER_SOCKET,
         topics=1,
+        probe_after_s=_PROBE_AFTER_S,
     )
     if asked["group"]:
         connections.join_group(_SESSIONS_PER_SOCKET)
@@ -36,10 +41,12 @@ def measure(asked: dict[str, Any]) -> dict[str, Any]:
     gc.freeze()
     _send(connections, pacer, 0)  # the first message makes the server load what it needs
     sent, by_group = connections.datagrams(), sum(one.by_group for one in connections.heard)
+    idle_share = _idle_share(pacer, asked["pids"])
+    began_s = time.monotonic()
     before, own_s = cpu_seconds(asked["pids"]), time.process_time()
     waits = [_send(connections, pacer, 1 + index) for index in range(asked["messages"])]
     own_s = time.process_time() - own_s
-    after = cpu_seconds(asked["pids"])
+    after, took_s = cpu_seconds(asked["pids"]), time.monotonic() - began_s
     notifications = asked["messages"] * len(connections.heard)
     cpu_s = sum(after.values()) - sum(before.values())
     openers = connections.group_openers()
@@ -49,6 +56,7 @@ def measure(asked: dict[str, Any]) -> dict[str, Any]:
         "last_ms": median(one[1] for one in waits),
         "lost": sum(one[2] for one in waits),
         "cpu_us_per_notification": cpu_s * 1e6 / notifications,
+        "added_cpu_us_per_notification": (cpu_s - idle_share * took_s) * 1e6 / notifications,
         "load_cpu_us_per_notification": own_s * 1e6 / notifications,
         "datagrams_per_message": (connections.datagrams() - sent) / asked["messages"],
         "group_share": (sum(one.by_group for one in connections.heard) - by_group) / notifications,
@@ -56,6 +64,14 @@ def measure(asked: dict[str, Any]) -> dict[str, Any]:
     }
     connections.close()
     return found
+
+
+def _idle_share(pacer: Pacer, pids: dict[str, int]) -> float:
+    """Return which part of a core the server takes while nothing is published."""
+    began_s, before = time.monotonic(), cpu_seconds(pids)
+    pacer.wait(lambda: False, _IDLE_S)
+    cpu_s = sum(cpu_seconds(pids).values()) - sum(before.values())
+    return cpu_s / (time.monotonic() - began_s)
 
 
 def _send(connections: NearcastConnections, pacer: Pacer, number: int) -> tuple[float, float, int]:

@@ -13,6 +13,7 @@ import socket
 import time
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import replace
 
 from nearcast.experiments.latency.arrivals import Heard
 from nearcast.experiments.latency.workload import HEAD
@@ -41,14 +42,25 @@ _parse_notify = nearcast_pb2.Notify.FromString
 
 
 class LeanSession(ClientSession):
-    """A client whose notifications go to `heard`."""
+    """A client whose notifications go to `heard`.
 
-    def __init__(self, credentials: Credentials, carrier: SessionSocket) -> None:
+    Parameters
+    ----------
+    probe_after_s
+        When it asks a silent server whether it is there; None: as clients do.
+    """
+
+    def __init__(
+        self, credentials: Credentials, carrier: SessionSocket, probe_after_s: float | None = None
+    ) -> None:
+        settings = credentials.settings()
+        if probe_after_s is not None:
+            settings = replace(settings, probe_after_s=probe_after_s)
         super().__init__(
             credentials.private_key,
             credentials.home,
             os.urandom,
-            credentials.settings(),
+            settings,
             credentials.credential,
             credentials.client,
         )
@@ -203,7 +215,9 @@ class SessionSocket:
 
     def opener(self, key: bytes, verifier: bytes) -> SharedOpener:
         """Return what opens datagrams of a multicast group, the same for all sessions here."""
-        return self.openers.setdefault(key, SharedOpener(key, verifier))
+        if key not in self.openers:
+            self.openers[key] = SharedOpener(key, verifier)
+        return self.openers[key]
 
     def read(self, now: float) -> list[LeanSession]:
         """Hand out what has arrived, `reads` datagrams at most; return who got something."""

@@ -24,7 +24,7 @@ from nearcast.wire.settings import WireSettings
 
 __all__ = ["NearcastConnections"]
 
-_START_S = 60.0
+_START_S = 150.0
 _AT_ONCE = 200
 _READS = 64
 """Sessions that connect or subscribe at the same time."""
@@ -42,6 +42,8 @@ class NearcastConnections:
         1 as real clients have it; more where a thousand sockets would only cost the load.
     topics
         How many topics subscribers subscribe to.
+    probe_after_s
+        See `LeanSession`: ten thousand that ask every three seconds are much for one process.
     """
 
     def __init__(
@@ -51,7 +53,9 @@ class NearcastConnections:
         *,
         sessions_per_socket: int = 1,
         topics: int = TOPICS,
+        probe_after_s: float | None = None,
     ) -> None:
+        self._probe_after_s = probe_after_s
         self._carriers: dict[socket.socket, SessionSocket | GroupListener] = {}
         self._waiting: list[deque[tuple[str, bytes]]] = [deque() for _ in publishers]
         """Messages for which a session had no room."""
@@ -76,7 +80,7 @@ class NearcastConnections:
                 carrier = SessionSocket(1 if per_socket == 1 else _READS)
                 self._carriers[carrier.socket] = carrier
                 self.sockets.append(carrier.socket)
-            found.append(LeanSession(load_credentials(path), carrier))
+            found.append(LeanSession(load_credentials(path), carrier, self._probe_after_s))
             self._touched.add(found[-1])
             if index % _AT_ONCE == _AT_ONCE - 1 or index == len(files) - 1:
                 recent = found[-_AT_ONCE:]
