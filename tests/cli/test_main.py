@@ -5,9 +5,11 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import click
 import pytest
 
 from cli.conftest import Run
+from nearcast.cli import main
 
 
 def test_help_names_every_verb(run: Run) -> None:
@@ -84,3 +86,17 @@ def test_a_users_slip_gives_one_line_and_exit_code_2(run: Run, words: list[str])
 
 def test_the_version_is_printed(run: Run) -> None:
     assert run("--version").out.startswith("nearcast 0.")
+
+
+@pytest.mark.parametrize("code", [0, 1])
+def test_a_verb_that_ends_with_a_code_ends_the_program_with_it(
+    code: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def verb() -> None:
+        raise click.exceptions.Exit(code)
+
+    monkeypatch.setattr(main, "nearcast", click.Command("nearcast", callback=verb))
+    monkeypatch.setattr(sys, "argv", ["nearcast"])
+    with pytest.raises(SystemExit) as ended:
+        main.main()
+    assert ended.value.code == code

@@ -95,7 +95,9 @@ def nearcast(verbose: bool) -> None:
 def main() -> None:
     """Run the command line."""
     try:
-        nearcast.main(prog_name="nearcast", standalone_mode=False)
+        code = nearcast.main(prog_name="nearcast", standalone_mode=False)
+        if type(code) is int:  # click returns what a verb has ended with
+            sys.exit(code)
     except click.ClickException as error:
         error.show()
         sys.exit(2)
