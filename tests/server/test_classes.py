@@ -11,6 +11,7 @@ from nearcast.server.peer_channels import PeerChannels
 from nearcast.server.site_orders import ClientOrder, Orders
 from nearcast.testing.simulated_client import SimulatedClient
 from nearcast.testing.simulated_site import SimulatedSite
+from nearcast.testing.whole_pass import whole_pass
 from nearcast.trust.rights import EVERYTHING, Rights
 from nearcast.wire.actions import PublicationRefused, SendDatagram
 from nearcast.wire.envelope import make_envelope, read_envelope
@@ -110,7 +111,7 @@ def test_urgent_publications_travel_first_in_marked_datagrams_with_what_must_pre
     assert node.sessions is not None
     address = node.sessions.address_of("car")
     assert address is not None
-    out = node.on_datagrams([(sent[0], address)], now, None)
+    out = whole_pass(node, [(sent[0], address)], now, None)
     rows = [row[0] for row in out.publications]
     assert rows == ["mixed", "mixed"]
 
@@ -129,7 +130,7 @@ def test_a_server_whose_queue_stands_turns_ordinary_messages_away_and_no_urgent_
         car.session.publish(f"slow{step}", b"", now)
         car.session.publish("alarm", b"", now, envelope=emergency, urgent=True)
         for one in datagrams_at(car, now):
-            node.on_datagrams([(one, address)], now, None if one[1] else 0.2)
+            whole_pass(node, [(one, address)], now, None if one[1] else 0.2)
     assert node.counts["busy"] > 0
     topics = node.broker.topics
     assert topics["alarm"].end == 20

@@ -12,6 +12,7 @@ from nearcast.server.server import Server
 from nearcast.server.server_settings import ClientAccess, ServerSettings
 from nearcast.server.site_orders import ClientOrder, Orders, ServerOrder, TopicOrder
 from nearcast.testing.authority import SmallAuthority
+from nearcast.testing.whole_pass import whole_pass
 from nearcast.wire.actions import Home, SendDatagram
 from nearcast.wire.client_session import ClientSession
 from nearcast.wire.noise import public_key
@@ -92,7 +93,7 @@ class SlowEdge:
         batch = [self.queue.popleft() for _ in range(min(BATCH, len(self.queue)))]
         waited_s = self.now - batch[0][0] if len(batch) == BATCH else 0.0
         before = self.edge.counts["busy"], self.edge.counts["publications"]
-        out = self.edge.on_datagrams([one[1:] for one in batch], self.now, waited_s)
+        out = whole_pass(self.edge, [one[1:] for one in batch], self.now, waited_s)
         refused = self.edge.counts["busy"] - before[0]
         processed = self.edge.counts["publications"] - before[1]
         self._pass(READ_S * len(batch) + REFUSE_S * refused + PROCESS_S * processed)

@@ -21,6 +21,7 @@ from nearcast.server.subscriber_messages import (
     SyncDone,
 )
 from nearcast.testing.authority import SmallAuthority
+from nearcast.testing.whole_pass import whole_pass
 from nearcast.wire.actions import Acknowledged, Home, SendDatagram
 from nearcast.wire.client_session import ClientSession
 from nearcast.wire.codec import encode
@@ -91,7 +92,7 @@ class OneEdge:
         for number, other in enumerate(self._others):
             items = other.poll(self.now)
             batch += [(i.data, ("other", number)) for i in items if isinstance(i, SendDatagram)]
-        out = self.edge.on_datagrams(batch, self.now, queue_age_s)
+        out = whole_pass(self.edge, batch, self.now, queue_age_s)
         tickets = [group.ticket for group in out.to_store]
         sent = out.datagrams + self.edge.on_committed(tickets, self.now).datagrams
         self.client.receive([one.data for one in sent if one.address == CLIENT], self.now)
@@ -238,7 +239,7 @@ def test_a_time_out_of_range_stops_nobody(durable: bool) -> None:
     assert link is not None
     hostile = Publish("t", one.client.epoch, 1, 1, durable, b"x", published_us=_LATEST_US)
     sealed = link.channel.seal(encode(hostile))
-    out = one.edge.on_datagrams([(sealed, CLIENT)], one.now)
+    out = whole_pass(one.edge, [(sealed, CLIENT)], one.now)
     assert not out.to_store
     assert one.clients.sessions.drops["invalid_field"] == 1
     one.client.publish("t", b"x", one.now)
@@ -266,6 +267,7 @@ def test_a_bug_in_one_topic_leaves_the_others_alone(monkeypatch: pytest.MonkeyPa
     def fail(*_arguments: object) -> None:
         raise RuntimeError("a bug")
 
+    monkeypatch.setattr(broken, "begin", fail)
     monkeypatch.setattr(broken, "run", fail)
     for _ in range(3):
         for topic in ("u", "t", "v"):

@@ -54,6 +54,22 @@ def test_a_client_connects_publishes_and_is_acknowledged() -> None:
     assert not client.session.drops
 
 
+def test_a_publication_is_sent_before_all_else_that_is_due_and_once() -> None:
+    world = World(1)
+    client = world.add_client("car", world.add_server().home)
+    client.session.publish("a/b", b"early", world.now)
+    assert client.session.send_publications(world.now) == []  # without a session
+    world.run(1.0)
+    client.session.publish("a/b", b"now", world.now)
+    (sent,) = client.session.send_publications(world.now)
+    assert client.session.send_publications(world.now) == []
+    assert client.session.poll(world.now) == []
+    world.transmit(sent.data, client.address, sent.address)
+    world.run(1.0)
+    assert client.acked == {"a/b": 2}
+    assert client.session.unacknowledged == 0
+
+
 @settings(max_examples=25, deadline=None, derandomize=True)
 @given(
     seed=st.integers(0, 2**32),

@@ -15,7 +15,7 @@ from itertools import count
 from msgspec import structs
 
 from nearcast.broker.actions import Ack, Actions, Copy, Refusal
-from nearcast.broker.audiences import SubscriberLookup
+from nearcast.broker.audiences import OutgoingNotification, SubscriberLookup
 from nearcast.broker.broker_claims import BrokerClaims
 from nearcast.broker.broker_pass import BrokerPass
 from nearcast.broker.deferred_groups import DeferredGroups, Tap, no_tap
@@ -233,6 +233,20 @@ class Broker:
     def has_work(self) -> bool:
         """Whether the pass has brought anything that `run` has to do."""
         return self._pass.has_work
+
+    def begin(self, now_s: float) -> list[OutgoingNotification]:
+        """Process what was admitted as far as nothing else comes first; return whom to tell what.
+
+        `run` in the same pass does the rest.
+        """
+        actions = self._pass.actions
+        for topic in () if self._pass.has_urgent else self._pass.due:  # those have their order
+            try:
+                topic.begin(now_s, actions)
+            except Exception as error:  # a bug: the other topics go on
+                actions.failures.append((topic.settings.topic, error))
+        told, actions.notifications = actions.notifications, []
+        return told
 
     def run(self, now_s: float) -> Actions:
         """End a pass: process what was admitted; return all that follows from it."""

@@ -17,23 +17,24 @@ class BrokerPass:
         """Whether there is something in `actions` besides what topics that are due put there."""
         self.has_urgent = False
         """Whether some of it is urgent: then topics run by urgency."""
-        self._due: list[TopicBroker] = []
+        self.due: list[TopicBroker] = []
+        """Topics that have to be run."""
 
     @property
     def has_work(self) -> bool:
         """Whether the pass has brought anything."""
-        return bool(self._due) or self.has_answers
+        return bool(self.due) or self.has_answers
 
     def mark_due(self, topic: TopicBroker) -> None:
         """Have a topic run at the end."""
         if not topic.is_due:
             topic.is_due = True
-            self._due.append(topic)
+            self.due.append(topic)
 
     def take(self) -> tuple[Actions, list[TopicBroker]]:
         """End the pass: return the actions and the topics to run; the next one begins."""
         actions, self.actions = self.actions, Actions()
-        due, self._due = self._due, []
+        due, self.due = self.due, []
         if self.has_urgent:
             self.has_urgent = False
             due.sort(key=lambda topic: -topic.urgency)

@@ -41,11 +41,15 @@ class DeferredGroups:
 
     def store(self, deferred: Sequence[Deferred], actions: Actions) -> None:
         """Have what events changed stored, all in one group."""
-        changed = [one for one in deferred if one.change is not None or one.processed]
+        changed, changes = list[Deferred](), list[TopicChange]()
+        for one in deferred:
+            if one.change is not None:
+                changes.append(one.change)
+            if one.change is not None or one.processed:
+                changed.append(one)
         if not changed:
             return
         ticket = self._next_ticket()
-        changes = [one.change for one in changed if one.change is not None]
         for one in changed:
             if one.processed:
                 changes += self._tap(one.processed[0].topic, one.processed, ticket)

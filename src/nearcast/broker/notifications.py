@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import msgspec
 
 from nearcast.content.attributes import Value
+from nearcast.wire.envelope import make_envelope, open_envelope
 from nearcast.wire.messages import Notify
 from nearcast.wire.publication import Origin, Publication
 
@@ -20,6 +21,7 @@ __all__ = [
     "Notification",
     "notify_of",
     "numbered",
+    "own_envelope",
 ]
 
 
@@ -114,3 +116,15 @@ def numbered(
         part = parts.get(id(cause), 0)
         parts[id(cause)] = part + 1
         yield one, cause, part
+
+
+def own_envelope(one: Notification, cause: Publication) -> bytes:
+    """Return what a processor wrote on a notification, and else what is on its cause."""
+    before = open_envelope(cause.envelope)
+    until_s = one.valid_until_s
+    return make_envelope(
+        before.attributes if one.attributes is None else one.attributes,
+        before.area if one.area is None else one.area,
+        before.valid_until_us if until_s is None else int(until_s * 1e6),
+        before.message_class,
+    )

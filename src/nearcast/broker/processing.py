@@ -179,7 +179,7 @@ class ProcessorRunner:
     def attempt(self, batch: Sequence[Publication], spool: SpoolView) -> list[Notification]:
         """Process a batch once; raises what the processor raises."""
         notifications = []
-        own = {id(message) for message in batch}
+        own = set(map(id, batch))
         for one in self._processor.process(batch, spool):
             if not isinstance(one, Notification) or not isinstance(one.payload, bytes):
                 raise TypeError(f"a processor returns Notification objects, not {one!r}")

@@ -15,7 +15,7 @@ from nearcast.broker.actions import Actions, Copy
 from nearcast.broker.audiences import OutgoingNotification, SubscriberLookup, resolve
 from nearcast.broker.guard import GuardEvent, ProcessorReport
 from nearcast.broker.notices import Notice, encode_entry, encode_notices, told_clients
-from nearcast.broker.notifications import AllSubscribers, Notification, notify_of, numbered
+from nearcast.broker.notifications import AllSubscribers, notify_of, numbered, own_envelope
 from nearcast.broker.requests import Ending, ProcessResult
 from nearcast.broker.sequence_gate import SequenceGate
 from nearcast.broker.topic_processing import TopicProcessing
@@ -23,7 +23,7 @@ from nearcast.broker.topic_settings import TopicSettings
 from nearcast.broker.topic_spool import TopicSpool
 from nearcast.broker.urgency import put_urgent_first
 from nearcast.spool.changes import Position, TopicChange
-from nearcast.wire.envelope import EMPTY, make_envelope, open_envelope
+from nearcast.wire.envelope import EMPTY, open_envelope
 from nearcast.wire.publication import AS_IT_IS, Origin, Publication
 
 __all__ = ["Deferred", "Settlement"]
@@ -95,6 +95,8 @@ class Settlement:
         """Publications at the head of the queue that go one by one: together they ended a host."""
         self._untold: deque[Publication] = deque(maxlen=settings.spool)
         """Spooled publications that the host does not have, of those that it would still keep."""
+        self._begun: tuple[list[Publication], Deferred] | None = None
+        """A batch of this pass that was processed and is not settled yet."""
         self._stored_state, self._stored_aside = processing.state, processing.aside
 
     def __len__(self) -> int:
@@ -114,8 +116,22 @@ class Settlement:
         more = _COPIES_PER_PENDING if origin is _COPY else 1 + (urgency > 0)
         return len(self.pending) >= self.settings.room * more
 
+    def begin_batch(self, now_s: float, actions: Actions) -> None:
+        """Process what waits, if nothing comes before that; `advance` in the same pass settles it.
+
+        So subscribers can be told before all that need not be done first.
+        """
+        is_plain = self.settings.inline and not (self.is_mixed or self.has_urgent)
+        if self.pending and is_plain and self._begun is None:
+            batch, deferred = self._take_run().batch, Deferred()
+            self._begun = batch, deferred
+            self._process(batch, now_s, actions, deferred)
+
     def advance(self, now_s: float, actions: Actions, deferred: Deferred | None = None) -> Deferred:
         """Settle what need not wait, ask the host for the next batches; say what to store."""
+        if self._begun is not None:
+            (batch, deferred), self._begun = self._begun, None
+            self._settle(batch, deferred)
         deferred = deferred or Deferred()
         if self.has_urgent:
             self.has_urgent = False
@@ -137,6 +153,7 @@ class Settlement:
             self._settle(run.kept, deferred)
             self._keep(run.batch)
             self._finish(run.batch, result, now_s, actions, deferred)
+            self._settle(run.batch, deferred)
             self._settle_waiting(deferred)
         else:
             self._processing.asked = False  # the host has lost its processor
@@ -183,12 +200,31 @@ class Settlement:
         self.is_mixed = self.is_mixed and bool(pending)
         return _Run(kept, batch)
 
+    def _process(
+        self, batch: list[Publication], now_s: float, actions: Actions, deferred: Deferred
+    ) -> None:
+        """Have the processor here take a batch, unless it rests."""
+        may_run, reports = self._processing.may_run(len(batch), now_s)
+        actions.reports += reports
+        self._keep(batch)
+        if may_run:
+            result = self._processing.run(batch, self._spool.view())
+            self._finish(batch, result, now_s, actions, deferred)
+
     def _begin_run(self, run: _Run, now_s: float, actions: Actions, deferred: Deferred) -> None:
+        if self.settings.inline:  # then nothing is in flight
+            if run.kept:
+                self._keep(run.kept)
+                self._settle(run.kept, deferred)
+            if run.batch:
+                self._process(run.batch, now_s, actions, deferred)
+                self._settle(run.batch, deferred)
+            return
         batch, may_run = run.batch, bool(run.batch)
         if batch:
             may_run, reports = self._processing.may_run(len(batch), now_s)
             actions.reports += reports
-        if may_run and not self.settings.inline:
+        if may_run:
             if not self._processing.asked:  # nothing of the topic is on its way then
                 self._untold.clear()
                 self._note_untold(self._spool.view())
@@ -200,22 +236,13 @@ class Settlement:
             self._in_flight.append(run)
             actions.to_process.append(request)
             return
-        if not self.settings.inline:
-            self._note_untold(run.kept)
-            self._note_untold(batch)
+        steps = [*run.kept, *batch]
+        self._note_untold(steps)
         if self._in_flight:
-            self._in_flight.append(_Run([*run.kept, *batch], []))
-            return
-        if run.kept:
-            self._keep(run.kept)
-            self._settle(run.kept, deferred)
-        if batch:
-            self._keep(batch)
-            if may_run:
-                result = self._processing.run(batch, self._spool.view())
-                self._finish(batch, result, now_s, actions, deferred)
-            else:
-                self._settle(batch, deferred)
+            self._in_flight.append(_Run(steps, []))
+        else:
+            self._keep(steps)
+            self._settle(steps, deferred)
 
     def _note_untold(self, steps: Iterable[Step]) -> None:
         """Remember what the host has to spool before its next batch."""
@@ -243,11 +270,10 @@ class Settlement:
         actions: Actions,
         deferred: Deferred,
     ) -> None:
-        """Take over what a processor made of a batch."""
+        """Take over what a processor made of a batch, which is to be settled after this."""
         actions.reports += self._processing.judge(batch, result, now_s)
         if result.notifications:
             self._address(result, now_s, actions, deferred)
-        self._settle(batch, deferred)
 
     def _address(
         self, result: ProcessResult, now_s: float, actions: Actions, deferred: Deferred
@@ -260,7 +286,7 @@ class Settlement:
             try:
                 own = None
                 if one.attributes is not None or one.area is not None or one.valid_until_s:
-                    own = _own_envelope(one, cause)
+                    own = own_envelope(one, cause)
                 envelope = cause.envelope if own is None else own
                 opened = open_envelope(envelope) if envelope else EMPTY
                 recipients, left_out = resolve(
@@ -287,7 +313,9 @@ class Settlement:
                     known.append(Notice(part, one.payload, clients, own))
             if len(recipients.clients) > bool(left_out):
                 after_sync = self.settings.notify_after_sync and cause.origin is not _ONCE
-                is_for_all = type(one.audience) is AllSubscribers and opened.is_for_all
+                is_for_all = type(one.audience) is AllSubscribers and (
+                    opened is EMPTY or opened.is_for_all
+                )
                 previous = self._tell(cause) if is_for_all else 0
                 notify = notify_of(
                     cause, part, one.payload, server, processed_us, previous, envelope
@@ -369,15 +397,3 @@ class Settlement:
                 aside=aside if aside != self._stored_aside else None,
             )
             self._stored_state, self._stored_aside = state, aside
-
-
-def _own_envelope(one: Notification, cause: Publication) -> bytes:
-    """Return what a processor wrote on a notification, and else what is on its cause."""
-    before = open_envelope(cause.envelope)
-    until_s = one.valid_until_s
-    return make_envelope(
-        before.attributes if one.attributes is None else one.attributes,
-        before.area if one.area is None else one.area,
-        before.valid_until_us if until_s is None else int(until_s * 1e6),
-        before.message_class,
-    )

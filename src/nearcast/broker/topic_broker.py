@@ -83,8 +83,7 @@ class TopicBroker:
             settings.topic, Ownership(server, life), self._gate, self.processing, self._advance
         )
         self.acknowledgements = Acknowledgements(settings.topic, self._gate, self.spool, clock)
-        self._room_due_s = float("-inf")
-        self._once = OnceGate(settings.stream_limit)
+        self._room_due_s, self._once = float("-inf"), OnceGate(settings.stream_limit)
 
     @property
     def settings(self) -> TopicSettings:
@@ -131,9 +130,8 @@ class TopicBroker:
         self.claims.restore()
         self._settlement.begin()
         self.durable_end = self.end if durable else 0
-        if durable:
-            for stream in self._streams.values():
-                stream.durable = stream.settled
+        for stream in self._streams.values() if durable else ():
+            stream.durable = stream.settled
 
     def export(self) -> LiveTopic:
         """Return all that another broker needs to go on from here; what waits comes again."""
@@ -141,11 +139,8 @@ class TopicBroker:
         settled = {one.publisher: one.settled for one in streams if one.settled is not None}
         state, aside = self.processing.state, self.processing.aside
         topic = LiveTopic(positions=settled, state=state, end=self.end, aside=aside)
-        topic.records.extend(
-            encode_entry(publication)
-            for publication in self.spool.view()
-            if publication.origin is not Origin.ONCE
-        )
+        kept = (one for one in self.spool.view() if one.origin is not Origin.ONCE)
+        topic.records.extend(map(encode_entry, kept))
         return topic
 
     def admit(
@@ -338,6 +333,11 @@ class TopicBroker:
             self._settlement.is_mixed = True
             stream.pending += 1
 
+    def begin(self, now_s: float, actions: Actions) -> None:
+        """Process what the pass has brought, where nothing comes before; `run` does the rest."""
+        if not (self._behind or self.claims.are_moved or self.claims.are_open):
+            self._settlement.begin_batch(now_s, actions)
+
     def run(self, now_s: float, actions: Actions) -> Deferred:
         """Do what the pass has brought: process, spool, ask for what is missing."""
         if self.claims.are_moved:
@@ -396,5 +396,5 @@ class TopicBroker:
 
     def durable_messages(self) -> list[Publication]:
         """Return all that is spooled and that no crash can undo."""
-        streams = self._streams
-        return [one for one in self.spool.view() if is_durable(one, streams.get(one.publisher))]
+        stream_of = self._streams.get
+        return [one for one in self.spool.view() if is_durable(one, stream_of(one.publisher))]

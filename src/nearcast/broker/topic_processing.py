@@ -98,7 +98,8 @@ class TopicProcessing:
     def may_run(self, messages: int, now_s: float) -> tuple[bool, list[ProcessorReport]]:
         """Return whether a batch may be processed now, and what there is to report."""
         may_run, events = self.guard.may_run(messages, now_s)
-        return may_run, [self._report(event, "tries again") for event in events]
+        reports = [self._report(event, "tries again") for event in events] if events else []
+        return may_run, reports
 
     def run(self, batch: Sequence[Publication], spool: SpoolView) -> ProcessResult:
         """Process the messages at the end of the spool here."""
@@ -133,7 +134,7 @@ class TopicProcessing:
             self._count(batch, result.failures)
         else:
             self.guard.succeeded()
-        reports = self._failed(result.failures)
+        reports = self._failed(result.failures) if result.failures else []
         if result.malformed:
             topic, count = self._settings.topic, result.malformed
             detail = f"{count} of {len(batch)} messages could not be used"

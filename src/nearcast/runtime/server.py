@@ -92,8 +92,7 @@ class LiveServer:
         self._events: EventLog | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = float("inf")
-        self._lag_due = 0.0
-        self._cpu_s = time.thread_time()
+        self._lag_due, self._cpu_s = 0.0, time.thread_time()
         self._delays: list[StageDelays] = []
         """Of notifications since the metrics were last told."""
 
@@ -193,8 +192,8 @@ class LiveServer:
         if config.clients is not None and config.clients.advertise and self._udp is not None:
             credential = read_credential(config.credential_file)
             address = (config.clients.host, self._udp.address[1])
-            site = site_name(bytes.fromhex(config.authority))
-            advertisement = Advertisement(config.id, address, credential, site)
+            named = (config.id, address, credential, site_name(bytes.fromhex(config.authority)))
+            advertisement = Advertisement(*named)
             await advertisement.start()
             opened.push_async_callback(advertisement.close)
 
@@ -262,7 +261,8 @@ class LiveServer:
         now = self.clock()
         self.metrics.queue_age_s = self._reader.waited_s
         self.node.commit_wait_s = self._writer.oldest_wait_s(now)
-        out = self.node.on_datagrams(batch, now, queue_age_s)
+        self._send(self.node.on_datagrams(batch, now, queue_age_s))
+        out = self.node.finish(now)
         self._do(out)
         if self.node.sessions is not None and self.node.sessions.has_newly_muted:
             self._reader.mute(self.node.sessions.muted(now))
@@ -294,11 +294,8 @@ class LiveServer:
     def _on_failure(self, _loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         """Note a bug in a callback: one event is lost, the server goes on."""
         self.metrics.counts["internal_errors"] += 1
-        _log.error(
-            "internal_error",
-            exc_info=context.get("exception"),
-            extra={"fields": {"what": context["message"]}},
-        )
+        fields = {"what": context["message"]}
+        _log.error("internal_error", exc_info=context.get("exception"), extra={"fields": fields})
 
     def _watch_lag(self) -> None:
         now = self._loop.time()
@@ -328,13 +325,16 @@ class LiveServer:
 
     # What the state machine wants done
 
-    def _do(self, out: Outputs) -> None:
-        if out.orders is not None:
-            self._take_over(out.orders, out.orders_document)
+    def _send(self, out: Outputs) -> None:
         if out.datagrams and self._udp is not None:
             self._udp.sessions.send(out.datagrams)
         for server, frame in out.mesh:
             self._mesh.send(server, frame)
+
+    def _do(self, out: Outputs) -> None:
+        if out.orders is not None:
+            self._take_over(out.orders, out.orders_document)
+        self._send(out)
         if out.to_store:
             self._writer.append_all(out.to_store)
         if out.to_process:

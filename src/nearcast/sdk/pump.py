@@ -33,8 +33,10 @@ class Pump:
 
     def run(self) -> None:
         """Send what the driver has and see when it wants to be asked again."""
-        self._is_due = False
-        self._run(steady_now())
+        self._is_due, now = False, steady_now()
+        if not self._is_closed and (published := self._driver.session.send_publications(now)):
+            self.port.send(published)  # before all else that is due
+        self._run(now)
 
     def _run(self, now: float) -> None:
         if self._is_closed:

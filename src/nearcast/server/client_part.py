@@ -10,6 +10,7 @@ from nearcast.server.authorise import Authoriser
 from nearcast.server.broker_part import BrokerPart
 from nearcast.server.class_gate import ClassGate
 from nearcast.server.client_gateway import ClientGateway
+from nearcast.server.delivery import Delivery
 from nearcast.server.effects import Effects
 from nearcast.server.guests import Guests
 from nearcast.server.handover import Handover
@@ -33,7 +34,7 @@ from nearcast.wire.group_sessions import GroupSessions
 from nearcast.wire.server_sessions import ServerSessions
 from nearcast.wire.settings import WireSettings
 
-__all__ = ["make_client_part", "make_sessions"]
+__all__ = ["make_client_part", "make_delivery", "make_sessions"]
 
 
 def make_sessions(
@@ -117,4 +118,28 @@ def make_client_part(
         edge,
         selection,
         classes,
+    )
+
+
+def make_delivery(
+    peers: Peers,
+    directory: SubscriberDirectory,
+    effects: Effects,
+    clock: Callable[[], float],
+    sessions: ServerSessions | None,
+    clients: ClientGateway | None,
+    classes: ClassGate,
+) -> Delivery:
+    """Return what tells the clients here, if this server has any, and the homes of others."""
+    return Delivery(
+        peers,
+        directory,
+        effects,
+        clock,
+        sessions,
+        clients.handover.pass_on if clients else lambda client, frames, now: None,
+        clients.hearers if clients else lambda topic, some, now: some,
+        clients.resumption.progress.note if clients else lambda broker, reached: None,
+        classes.urgency,
+        clients.selection if clients else None,
     )

@@ -104,13 +104,13 @@ class Delivery:
                     is_urgent = bool(notify.envelope) and self._urgency(notify.envelope) > 0
                     self._notices.setdefault((home, is_urgent), []).append(notice)
 
-    def flush(self) -> None:
-        """End a pass: what it has for one home goes together."""
-        if self._notices:
-            notices, self._notices = self._notices, {}
-            for (home, urgent), some in notices.items():
-                send = self._peers.send_urgently if urgent else self._peers.send
-                send(home, Notices(tuple(some), urgent))
+    def flush(self) -> bool:
+        """Send what has gathered, all for one home together; tell whether there was something."""
+        notices, self._notices = self._notices, {}
+        for (home, urgent), some in notices.items():
+            send = self._peers.send_urgently if urgent else self._peers.send
+            send(home, Notices(tuple(some), urgent))
+        return bool(notices)
 
     def _on_notices(self, server: str, message: Notices, now: float) -> None:
         notified = self._now()

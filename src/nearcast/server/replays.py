@@ -84,7 +84,7 @@ class Replays:
 
     def finish(self, now: float) -> None:
         """End a pass: answer what can be answered."""
-        if not self._is_due:
+        if not self._has_more or not self._is_due:  # nearly always
             return
         budget, self._has_more = _PER_PASS, False
         for key in list(self._waiting)[:_LOOKED_AT]:

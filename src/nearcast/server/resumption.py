@@ -144,6 +144,8 @@ class Resumption:
 
     def go_on(self, now: float) -> None:
         """Ask for the rest of what clients missed that have room again."""
+        if not self._full:
+            return
         for client in [one for one in self._full if self._sessions.has_room(one)]:
             del self._full[client]
             for (broker, topic), question in self._asked.get(client, {}).items():

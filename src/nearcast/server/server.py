@@ -23,8 +23,7 @@ from nearcast.server.broker_finder import BrokerFinder
 from nearcast.server.broker_part import BrokerPart
 from nearcast.server.class_gate import ClassGate
 from nearcast.server.client_gateway import ClientGateway
-from nearcast.server.client_part import make_client_part, make_sessions
-from nearcast.server.delivery import Delivery
+from nearcast.server.client_part import make_client_part, make_delivery, make_sessions
 from nearcast.server.effects import Effects
 from nearcast.server.flow_part import FlowPart
 from nearcast.server.guests import Guests
@@ -195,11 +194,7 @@ class Server:
                 classes,
             )
         self.clients = clients
-        pass_on = clients.handover.pass_on if clients else lambda client, frames, now: None
-        note = clients.resumption.progress.note if clients else lambda broker, reached: None
-        hearers = clients.hearers if clients else lambda topic, some, now: some
-        told = (pass_on, hearers, note, classes.urgency, clients.selection if clients else None)
-        self._delivery = Delivery(peers, directory, effects, clock, sessions, *told)
+        self._delivery = make_delivery(peers, directory, effects, clock, sessions, clients, classes)
         forget = clients.forget_topic if clients else lambda topic: None
         ask = self._introductions.ask
         part.connect(self._delivery, router, self._vouching, self._shown, witness, ask, forget)
@@ -211,10 +206,17 @@ class Server:
     def on_datagrams(
         self, batch: Sequence[tuple[bytes, Address]], now: float, queue_age_s: float | None = 0.0
     ) -> Outputs:
-        """Take datagrams that waited so long in the kernel; None: they are marked as urgent."""
+        """Take datagrams that waited so long in the kernel; None: they are marked as urgent.
+
+        Returns what subscribers are told at once; `finish`, before any other event, the rest.
+        """
         assert self.clients is not None
         self.clients.on_datagrams(batch, now, queue_age_s)
-        return self._finish(now)
+        self._replays.finish(now)  # before what the pass has to tell, which is newer
+        if told := self.broker.begin(now):
+            self._delivery.send(told)
+        mesh = self._peers.poll(now) if self._delivery.flush() else []
+        return Outputs(self.clients.sessions.flush(now), mesh)
 
     def on_strangers(
         self, batch: Sequence[tuple[bytes, Address]], now: float, is_flooded: bool = False
@@ -222,7 +224,7 @@ class Server:
         """Take datagrams of senders without a session; a flood: more come than are handed in."""
         assert self.clients is not None
         self.clients.on_strangers(batch, now, is_flooded)
-        return self._finish(now)
+        return self.finish(now)
 
     def on_mesh(self, from_server: str, frame: bytes, now: float) -> Outputs:
         """Take a frame of another server."""
@@ -240,7 +242,7 @@ class Server:
             self.flows.on_restarted(server, now)
         self._broker_part.is_stalled = self.commit_wait_s > self.settings.copy_age_s
         self._peers.dispatch(from_server, messages, now)
-        return self._finish(now)
+        return self.finish(now)
 
     def on_committed(self, tickets: Iterable[int], now: float) -> Outputs:
         """Go on with what has waited for these groups to be durable."""
@@ -248,7 +250,7 @@ class Server:
         self._broker_part.do(self.broker.on_committed(tickets))
         self.flows.on_committed(tickets, now)
         self._replays.try_again()
-        return self._finish(now)
+        return self.finish(now)
 
     def on_processed(self, results: Iterable[ProcessResult], now: float) -> Outputs:
         """Take what processors outside made of batches."""
@@ -257,7 +259,7 @@ class Server:
                 self.flows.on_processed(result)
             else:
                 self._broker_part.do(self.broker.on_processed(result, now))
-        return self._finish(now)
+        return self.finish(now)
 
     def on_timer(self, now: float) -> Outputs:
         """Do what has become due."""
@@ -271,7 +273,7 @@ class Server:
         self.ring.on_timer(now)
         if now >= self._check_at:
             self._check_credentials(now)
-        return self._finish(now)
+        return self.finish(now)
 
     def next_wakeup(self) -> float:
         """Return when to call `on_timer` at the latest."""
@@ -290,20 +292,20 @@ class Server:
     def obey(self, orders: Orders, now: float) -> Outputs:
         """Take orders: from the manager, or from the disk at the start."""
         self._obey(orders, now)
-        return self._finish(now)
+        return self.finish(now)
 
     def obey_document(self, document: bytes, now: float) -> Outputs:
         """Take signed orders: from the disk, or made here; TrustError when they do not count."""
         self._obey_document(document, now)
-        return self._finish(now)
+        return self.finish(now)
 
     def stop(self, now: float) -> Outputs:
         """Say farewell to all clients."""
         if self.clients is not None:
             self.clients.stop(now)
-        return self._finish(now)
+        return self.finish(now)
 
-    def _finish(self, now: float) -> Outputs:
+    def finish(self, now: float) -> Outputs:
         """End a pass: process what it brought, and pack what it has for each client and server."""
         self._introductions.finish(now)
         self._replays.finish(now)  # before what the pass has to tell, which is newer

@@ -222,7 +222,9 @@ class SimulatedServer:
     def _take_datagrams(self, batch: list[tuple[bytes, Address]]) -> None:
         for start in range(0, len(batch), _DATAGRAMS_PER_PASS):
             part = batch[start : start + _DATAGRAMS_PER_PASS]
-            self._happen(lambda node, part=part: node.on_datagrams(part, self.clock.read()))  # type: ignore[misc]
+            now = self.clock.read()
+            self._happen(partial(Server.on_datagrams, batch=part, now=now))
+            self._happen(partial(Server.finish, now=now))
 
     def _happen(self, event: Callable[[Server], Outputs]) -> None:
         """Let an event happen in this incarnation, now or when the pause is over."""

@@ -47,6 +47,11 @@ class ClientContext:
     def __post_init__(self) -> None:
         self.prover = Prover(self.static_key)
 
+    def take_outgoing(self) -> list[SendDatagram]:
+        """Return the datagrams that are ready, once."""
+        outgoing, self.outgoing = self.outgoing, []
+        return outgoing
+
     def make_init(self, *, visits: bool, asks: int = 0) -> Init:
         """Return what the next INIT says."""
         report = self.report

@@ -362,6 +362,12 @@ class ClientSession:
 
     # Time and datagrams out
 
+    def send_publications(self, now: float) -> list[SendDatagram]:
+        """Return what was published since the last poll, which does all else afterwards."""
+        if self._home.outbox.has_fresh:
+            self._home.send(now, [])
+        return self._context.take_outgoing()
+
     def poll(self, now: float) -> list[SendDatagram | ClientEvent]:
         """Return all that follows from the last calls and from the time."""
         context, home = self._context, self._home
@@ -378,9 +384,8 @@ class ClientSession:
             self._hearing.cursors.expire(now)
             self._due = self._next_due()
         self._hearing.release(now)
-        outgoing, context.outgoing = context.outgoing, []
         events, context.events = context.events, []
-        return [*outgoing, *events] if outgoing else [*events]
+        return [*context.take_outgoing(), *events]
 
     def next_wakeup(self) -> float:
         """Return when to poll again at the latest; infinity when only datagrams matter."""

@@ -103,6 +103,11 @@ class Outbox:
         self._size += 1
         return sequence
 
+    @property
+    def has_fresh(self) -> bool:
+        """Whether something may be to be sent for the first time."""
+        return bool(self._fresh)
+
     def frames(self, now: float) -> list[bytes]:
         """Return the frames to send now, for the first time or again."""
         frames: list[bytes] = []

@@ -94,6 +94,11 @@ class LeanSession(ClientSession):
         link = self._home.link
         return link is not None and link.receipt_due <= now
 
+    def send_published(self, now: float) -> None:
+        """Send what was just published, before all that `run` has to see to."""
+        for datagram in self.send_publications(now):
+            self.carrier.send(datagram)
+
     def run(self, now: float) -> None:
         """Send what is due and note what happened."""
         self._due = -math.inf

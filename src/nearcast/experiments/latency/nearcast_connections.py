@@ -109,14 +109,17 @@ class NearcastConnections:
 
     def flush(self) -> None:
         """Send what was published and still has room among the unacknowledged ones."""
-        now = steady_now()
+        now, published = steady_now(), list[LeanSession]()
         for session, waiting in zip(self._publishers, self._waiting, strict=True):
             if not waiting:
                 continue
             while waiting and session.unacknowledged < _PUBLISH_LIMIT:
                 session.publish(*waiting.popleft(), now)
+            session.send_published(now)
+            published.append(session)
+        for session in published:
             session.run(now)
-            self._touched.add(session)
+        self._touched.update(published)
 
     def join_group(self, sessions_per_socket: int) -> None:
         """Have all subscribers hear the multicast group, and the server know it."""

@@ -12,6 +12,7 @@ from nearcast.server.site_orders import ClientOrder, Orders, ServerOrder, TopicO
 from nearcast.server.stream_targets import Capacity, StreamTargets
 from nearcast.testing.counting_processor import COUNTING
 from nearcast.testing.simulated_site import SimulatedSite
+from nearcast.testing.whole_pass import whole_pass
 from nearcast.trust.revocations import (
     ALL_SERIALS,
     Revocation,
@@ -95,7 +96,7 @@ def payload_sizes() -> bool:
     size = payload_limit(_TOPIC, _CLIENT, WireSettings().datagram_limit) + 1
     large = Publish(_TOPIC, made.client.session.epoch, 1, 1, True, bytes(size))
     sealed = link.channel.seal(encode(large))
-    made.server.do(made.node.on_datagrams([(sealed, address)], made.site.now))
+    made.server.do(whole_pass(made.node, [(sealed, address)], made.site.now))
     return made.node.counts["publications"] > 0
 
 
