@@ -13,6 +13,7 @@ from shapely.geometry import Point
 from cli.conftest import Run, run  # noqa: F401
 from nearcast.errors import ConfigError
 from nearcast.experiments.vehicles.audit import AlertRecord, Audit
+from nearcast.experiments.vehicles.brute_force import brute_force, by_loops
 from nearcast.experiments.vehicles.driving import edge_places
 from nearcast.experiments.vehicles.incidents import Collision, Incident
 from nearcast.experiments.vehicles.run import DriveSettings, drive_simulated
@@ -29,7 +30,7 @@ PLACES = {"in": (5.0, 3.9), "edge": (7.0, 2.0), "out": (7.01, 2.0)}
 def audit_of(*heard: str) -> dict[str, Any]:
     audit = Audit()
     for name in heard:
-        audit.note(KEY, ALERT, name, 40.0, 5, PLACES)
+        audit.note(KEY, ALERT, "emergency", name, 40.0, 5, PLACES)
     return audit.summary()
 
 
@@ -39,22 +40,37 @@ def test_who_is_in_the_circle_is_expected_and_nobody_else() -> None:
         *(1, 2, 2, 0, 0)
     ]
     assert found["in_deadline"] == {"emergency": 1.0}
+    assert (found["precision"], found["recall"]) == (1.0, 1.0)
+
+
+def test_both_ways_to_look_at_all_vehicles_find_the_same() -> None:
+    rng = np.random.default_rng(5)
+    places = {f"v{number}": tuple(rng.uniform(0, 10, 2).tolist()) for number in range(2000)}
+    places["edge"] = (7.0, 2.0)
+    name, inside = brute_force()
+    assert name == "shapely"
+    found = inside(places, 5.0, 2.0, 2.0)
+    assert "edge" in found
+    assert found == by_loops(places, 5.0, 2.0, 2.0)
+    assert 100 < len(found) < 500
+    assert inside({}, 5.0, 2.0, 2.0) == by_loops({}, 5.0, 2.0, 2.0) == frozenset()
 
 
 def test_each_kind_of_fault_is_counted() -> None:
     found = audit_of("in", "in", "out")
     assert [found[name] for name in ("false", "missed", "doubled")] == [1, 1, 1]
+    assert (found["precision"], found["recall"]) == (0.5, 0.5)
 
 
 def test_who_comes_into_a_valid_area_later_may_be_told_then() -> None:
     audit = Audit()
-    audit.note(KEY, ALERT, "in", 40.0, 5, PLACES)
-    audit.note(KEY, ALERT, "out", 9_000.0, 14, {"out": (5.0, 2.0)})
-    audit.note(KEY, ALERT, "late", 600.0, 6, {"late": (5.0, 3.0)})
+    audit.note(KEY, ALERT, "emergency", "in", 40.0, 5, PLACES)
+    audit.note(KEY, ALERT, "emergency", "out", 9_000.0, 14, {"out": (5.0, 2.0)})
+    audit.note(KEY, ALERT, "emergency", "late", 600.0, 6, {"late": (5.0, 3.0)})
     found = audit.summary()
     assert (found["entered"], found["false"]) == (2, 0)
-    audit.note(KEY, ALERT, "away", 9_000.0, 14, {"away": (9.0, 2.0)})
-    audit.note(KEY, ALERT, "gone", 9_000.0, 14, {})
+    audit.note(KEY, ALERT, "emergency", "away", 9_000.0, 14, {"away": (9.0, 2.0)})
+    audit.note(KEY, ALERT, "emergency", "gone", 9_000.0, 14, {})
     found = audit.summary()
     assert [one["place"] for one in found["false_cases"]] == [(9.0, 2.0), None]
     assert found["false"] == 2
@@ -137,6 +153,12 @@ def test_all_in_the_area_of_a_collision_are_told_and_nobody_else() -> None:
     assert len(inside) > 3
     assert alert.heard.keys() - alert.entered == inside
     assert not drive.has_failed
+
+
+def test_a_collision_that_nobody_senses_shows_nothing_and_is_refused() -> None:
+    settings = DriveSettings(4, 20, 2, 4, Collision(50.0, 2.0, 2.0))
+    with pytest.raises(ConfigError, match="^0 vehicles are within"):
+        drive_simulated(Field(10), settings, lambda done, total: None)
 
 
 @pytest.mark.parametrize(

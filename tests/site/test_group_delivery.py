@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import secrets
 import socket
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -88,7 +89,7 @@ def test_a_port_of_a_group_is_never_that_of_clients(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The first port to be tried is the one of the group: a server refuses to have it twice."""
-    monkeypatch.setattr(layout.secrets, "randbelow", lambda _size: 0)
+    monkeypatch.setattr(secrets, "randbelow", lambda _size: 0)
     first = layout._PORTS.start
     options = SiteSettings(group=GroupSettings(GROUP, first))
     site = lay_out_site(read_scenario(TINY), TINY, tmp_path / "site", options)

@@ -70,6 +70,8 @@ class Notification(msgspec.Struct, frozen=True):
     empty: wherever they are."""
     valid_until_s: float | None = None
     """Unix time after which nobody is told; None: that of the cause."""
+    message_class: str | None = None
+    """How urgent it is; None: as its cause, empty: as most messages."""
 
 
 def notify_of(

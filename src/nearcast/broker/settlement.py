@@ -259,7 +259,12 @@ class Settlement:
         for one, cause, part in numbered(result.notifications):
             try:
                 own = None
-                if one.attributes is not None or one.area is not None or one.valid_until_s:
+                if (
+                    one.attributes is not None
+                    or one.area is not None
+                    or one.valid_until_s
+                    or one.message_class is not None
+                ):
                     own = _own_envelope(one, cause)
                 envelope = cause.envelope if own is None else own
                 opened = open_envelope(envelope) if envelope else EMPTY
@@ -379,5 +384,5 @@ def _own_envelope(one: Notification, cause: Publication) -> bytes:
         before.attributes if one.attributes is None else one.attributes,
         before.area if one.area is None else one.area,
         before.valid_until_us if until_s is None else int(until_s * 1e6),
-        before.message_class,
+        before.message_class if one.message_class is None else one.message_class,
     )

@@ -12,7 +12,13 @@ import numpy as np
 from nearcast.errors import ConfigError
 from nearcast.experiments.vehicles.audit import AlertRecord, OnAlert
 from nearcast.experiments.vehicles.driving import Fleet
-from nearcast.experiments.vehicles.incidents import KINDS, Collision, Incident, draw_incident
+from nearcast.experiments.vehicles.incidents import (
+    KINDS,
+    SENSED_KM,
+    Collision,
+    Incident,
+    draw_incident,
+)
 from nearcast.geo.bounds import Bounds
 from nearcast.mobility.moment import Floats, Mover
 
@@ -110,6 +116,8 @@ def drive_simulated(
                 happens = draw_incident(moment, rng)
             now = [] if happens is None else [happens]
             sensed |= {one: len(one.sensed_by(moment)) for one in now}
+            if alone is not None and happens is not None:
+                _check_sensed(happens, sensed[happens])
             fleet.drive(moment, now)
             most, moved = max(most, len(moment.vehicles)), moved + len(moment.vehicles)
             if second % max(1, settings.seconds // _FRAMES) == 0:
@@ -143,6 +151,16 @@ def drive_simulated(
         "doubled": found["doubled"] + doubled,
     }
     return Drive(mover.field, fleet.edges, found, alerts, list(sensed), frames)
+
+
+def _check_sensed(incident: Incident, reporters: int) -> None:
+    """Complain of a collision that nobody would be told of: a run of it would show nothing."""
+    if reporters < _ENOUGH[incident.kind]:
+        raise ConfigError(
+            f"{reporters} vehicles are within {SENSED_KM} km of the {incident.kind} at "
+            f"({incident.x_km:g}, {incident.y_km:g}); an alert needs {_ENOUGH[incident.kind]}: "
+            "choose a place on the roads, or more vehicles"
+        )
 
 
 def _is_unalerted(incident: Incident, reporters: int, alerts: list[AlertRecord]) -> bool:
