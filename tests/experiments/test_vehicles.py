@@ -16,7 +16,7 @@ from nearcast.experiments.vehicles.audit import AlertRecord, Audit
 from nearcast.experiments.vehicles.brute_force import brute_force, by_loops
 from nearcast.experiments.vehicles.driving import edge_places
 from nearcast.experiments.vehicles.incidents import Collision, Incident
-from nearcast.experiments.vehicles.run import DriveSettings, drive_simulated
+from nearcast.experiments.vehicles.run import DriveSettings, _is_filmed, drive_simulated
 from nearcast.geo.bounds import Bounds
 from nearcast.mobility.moment import Moment
 from nearcast.mobility.synthetic import SyntheticMover, SyntheticParams
@@ -153,6 +153,23 @@ def test_all_in_the_area_of_a_collision_are_told_and_nobody_else() -> None:
     assert len(inside) > 3
     assert alert.heard.keys() - alert.entered == inside
     assert not drive.has_failed
+
+
+@pytest.mark.parametrize(
+    ("seconds", "collision", "first", "last", "count"),
+    [
+        (600, None, 270, 328, 30),
+        (600, Collision(5, 2, 2), 0, 58, 30),
+        (30, None, 0, 29, 30),
+        (20, None, 0, 19, 20),
+    ],
+)
+def test_a_film_shows_a_minute_in_small_steps(
+    seconds: int, collision: Collision | None, first: int, last: int, count: int
+) -> None:
+    settings = DriveSettings(seconds=seconds, collision=collision)
+    filmed = [second for second in range(seconds) if _is_filmed(second, settings)]
+    assert (filmed[0], filmed[-1], len(filmed)) == (first, last, count)
 
 
 def test_a_collision_that_nobody_senses_shows_nothing_and_is_refused() -> None:

@@ -24,7 +24,8 @@ from nearcast.mobility.moment import Floats, Mover
 
 __all__ = ["Drive", "DriveSettings", "Frame", "drive_simulated"]
 
-_FRAMES = 30
+_FRAMES, _FILM_S = 30, 60
+"""Pictures of the film, over a minute at most: in longer steps vehicles would jump."""
 _ENOUGH = {"emergency": 1, "lane_change": 1, "collision": 3, "obstacle": 2}
 """Reporters that a kind needs: see `broker.events.kinds`."""
 _ALERTED_WITHIN_S = 5
@@ -120,7 +121,7 @@ def drive_simulated(
                 _check_sensed(happens, sensed[happens])
             fleet.drive(moment, now)
             most, moved = max(most, len(moment.vehicles)), moved + len(moment.vehicles)
-            if second % max(1, settings.seconds // _FRAMES) == 0:
+            if _is_filmed(second, settings):
                 frames.append(_frame(fleet, second))
             tell(second + 1, settings.seconds)
     finally:
@@ -151,6 +152,13 @@ def drive_simulated(
         "doubled": found["doubled"] + doubled,
     }
     return Drive(mover.field, fleet.edges, found, alerts, list(sensed), frames)
+
+
+def _is_filmed(second: int, settings: DriveSettings) -> bool:
+    """Tell whether a second is in the film: of a long run the middle, or the only incident."""
+    film_s = min(_FILM_S, settings.seconds)
+    since = second - (0 if settings.collision else (settings.seconds - film_s) // 2)
+    return 0 <= since < film_s and since % max(1, film_s // _FRAMES) == 0
 
 
 def _check_sensed(incident: Incident, reporters: int) -> None:
