@@ -19,6 +19,7 @@ from nearcast.experiments.vehicles.incidents import Collision, Incident
 from nearcast.experiments.vehicles.run import DriveSettings, _is_filmed, drive_simulated
 from nearcast.geo.bounds import Bounds
 from nearcast.mobility.moment import Moment
+from nearcast.mobility.sumo_tools import make_city
 from nearcast.mobility.synthetic import SyntheticMover, SyntheticParams
 from nearcast.mobility.trace import write_trace
 
@@ -153,6 +154,27 @@ def test_all_in_the_area_of_a_collision_are_told_and_nobody_else() -> None:
     assert len(inside) > 3
     assert alert.heard.keys() - alert.entered == inside
     assert not drive.has_failed
+
+
+@pytest.mark.slow
+def test_of_vehicles_that_sumo_drives_exactly_those_in_the_area_are_told(
+    run: Run,  # noqa: F811
+    tmp_path: Path,
+) -> None:
+    net = tmp_path / "city.net.xml"
+    make_city(net, blocks=8, seed=1)
+    options = ("--net", net, "--vehicles", "120", "--edges", "4", "--minutes", "0.5")
+    done = run(
+        *("demo", "vehicles", *options, "--collision", "0.8,0.8,0.5", "--report-s", "2"),
+        *("--out", tmp_path / "out", "--json"),
+    )
+    assert done.code == 0, done.err
+    found = done.json
+    assert (found["driven_by"], found["vehicles"], found["alerts"]) == ("SUMO", 120, 1)
+    assert found["checked_by"] == "shapely"
+    assert 10 < found["expected"] == found["delivered"] < 100
+    assert (found["precision"], found["recall"]) == (1.0, 1.0)
+    assert found["in_deadline"] == {"emergency": 1.0}
 
 
 @pytest.mark.parametrize(
