@@ -77,7 +77,8 @@ class Fleet:
         def delay_s(sender: str, receiver: str) -> float:
             return _BETWEEN_S if sender in servers and receiver in servers else _ACCESS_S
 
-        self.site = SimulatedSite(seed, Network(jitter_s=_JITTER_S, delay_s=delay_s))
+        network = Network(jitter_s=_JITTER_S, delay_s=delay_s, keeps_frame_order=True)
+        self.site = SimulatedSite(seed, network)
         self.site.inline_processors |= {"events"}
         self.site.gather_s = _GATHER_S
         for name in self.edges:
