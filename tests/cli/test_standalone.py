@@ -422,7 +422,8 @@ def test_programs_use_the_session_of_a_client_endpoint(run: Run, tmp_path: Path)
     data, program = tmp_path / "broker", Path(sys.executable).parent / "nearcast"
     with serving(data, *PORTS, "--origin", "11.57,48.13"):
         car, sign = enrol(run, data, "car"), enrol(run, data, "sign")
-        command = [program, "client", "endpoint", "--credentials", car, "--degrees", "--json"]
+        command: list[str | Path] = [program, "client", "endpoint", "--credentials", car]
+        command += ["--degrees", "--json"]
         with (
             SyncClient.connect(sign, timeout_s=30) as listener,
             subprocess.Popen(
