@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -190,8 +191,26 @@ def test_a_film_shows_a_minute_in_small_steps(
     seconds: int, collision: Collision | None, first: int, last: int, count: int
 ) -> None:
     settings = DriveSettings(seconds=seconds, collision=collision)
-    filmed = [second for second in range(seconds) if _is_filmed(second, settings)]
+    filmed = [number for number in range(seconds) if _is_filmed(number, settings)][-30:]
     assert (filmed[0], filmed[-1], len(filmed)) == (first, last, count)
+
+
+def test_there_is_a_film_of_a_trace_that_ends_early() -> None:
+    drive = drive_simulated(Field(6), DriveSettings(4, 600, 5), lambda done, total: None)
+    assert [one.second for one in drive.frames] == list(range(0, 20, 2))
+
+
+def test_there_is_a_picture_of_vehicles_that_come_late() -> None:
+    class Late(Field):
+        def moments(self) -> Iterator[Moment]:
+            nobody = np.empty(0)
+            for second in range(340):
+                yield Moment(float(second), [], nobody, nobody, nobody, nobody)
+            for one in super().moments():
+                yield replace(one, time_s=340.0 + one.time_s)
+
+    drive = drive_simulated(Late(6), DriveSettings(4, 600, 5), lambda done, total: None)
+    assert [one.second for one in drive.frames] == [359]
 
 
 def test_a_collision_that_nobody_senses_shows_nothing_and_is_refused() -> None:

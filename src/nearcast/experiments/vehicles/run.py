@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import islice
@@ -102,11 +103,11 @@ def drive_simulated(
     fleet.audit.on_alert = on_alert
     rng = np.random.default_rng(settings.seed)
     sensed: dict[Incident, int] = {}
-    frames: list[Frame] = []
-    most = moved = 0
+    frames: deque[Frame] = deque(maxlen=_FRAMES)
+    most = second = 0
     moments = mover.moments()
     try:
-        for moment in islice(moments, settings.seconds):
+        for number, moment in enumerate(islice(moments, settings.seconds)):
             second = round(moment.time_s)
             if not len(moment.vehicles):
                 continue
@@ -120,8 +121,8 @@ def drive_simulated(
             if alone is not None and happens is not None:
                 _check_sensed(happens, sensed[happens])
             fleet.drive(moment, now)
-            most, moved = max(most, len(moment.vehicles)), moved + len(moment.vehicles)
-            if _is_filmed(second, settings):
+            most = max(most, len(moment.vehicles))
+            if _is_filmed(number, settings):
                 frames.append(_frame(fleet, second))
             tell(second + 1, settings.seconds)
     finally:
@@ -130,6 +131,8 @@ def drive_simulated(
             close()
     if not most:
         raise ConfigError("no vehicle was on the road")
+    if not frames:
+        frames.append(_frame(fleet, second))
     fleet.end()
     alerts = list(fleet.audit.alerts.values())
     due, lost, doubled = fleet.news()
@@ -151,14 +154,18 @@ def drive_simulated(
         "lost": lost,
         "doubled": found["doubled"] + doubled,
     }
-    return Drive(mover.field, fleet.edges, found, alerts, list(sensed), frames)
+    return Drive(mover.field, fleet.edges, found, alerts, list(sensed), list(frames))
 
 
-def _is_filmed(second: int, settings: DriveSettings) -> bool:
-    """Tell whether a second is in the film: of a long run the middle, or the only incident."""
+def _is_filmed(number: int, settings: DriveSettings) -> bool:
+    """Tell whether a moment may be in the film, which keeps the last `_FRAMES` of them.
+
+    It ends after the middle of a long run, or after the only incident; a trace may end before.
+    """
     film_s = min(_FILM_S, settings.seconds)
-    since = second - (0 if settings.collision else (settings.seconds - film_s) // 2)
-    return 0 <= since < film_s and since % max(1, film_s // _FRAMES) == 0
+    begins = 0 if settings.collision else (settings.seconds - film_s) // 2
+    step = max(1, film_s // _FRAMES)
+    return number < begins + film_s and (number - begins) % step == 0
 
 
 def _check_sensed(incident: Incident, reporters: int) -> None:
