@@ -100,3 +100,22 @@ def test_a_verb_that_ends_with_a_code_ends_the_program_with_it(
     with pytest.raises(SystemExit) as ended:
         main.main()
     assert ended.value.code == code
+
+
+def test_no_verb_has_an_option_twice() -> None:
+    """Such a verb warns each time that it is called."""
+
+    def look(command: click.Command, words: list[str]) -> int:
+        opts = [one for param in command.params for one in (*param.opts, *param.secondary_opts)]
+        assert sorted(set(opts)) == sorted(opts), " ".join(words)
+        if not isinstance(command, click.Group):
+            return 1
+        ctx = click.Context(command)
+        found = 0
+        for name in command.list_commands(ctx):
+            inner = command.get_command(ctx, name)
+            assert inner is not None
+            found += look(inner, [*words, name])
+        return found
+
+    assert look(main.nearcast, ["nearcast"]) > 50

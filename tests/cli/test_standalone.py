@@ -416,3 +416,41 @@ def test_bad_flows_of_a_standalone_server_are_told(run: Run, tmp_path: Path) -> 
         answer = run(*words, "--data", data)
         assert (answer.code, "flows.json" in answer.err) == (2, True), answer
     assert (data / "flows.json").read_text() == '{"orders": 5}'
+
+
+def test_programs_use_the_session_of_a_client_endpoint(run: Run, tmp_path: Path) -> None:
+    data, program = tmp_path / "broker", Path(sys.executable).parent / "nearcast"
+    with serving(data, *PORTS, "--origin", "11.57,48.13"):
+        car, sign = enrol(run, data, "car"), enrol(run, data, "sign")
+        command: list[str | Path] = [program, "client", "endpoint", "--credentials", car]
+        command += ["--degrees", "--json"]
+        with (
+            SyncClient.connect(sign, timeout_s=30) as listener,
+            subprocess.Popen(
+                command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+            ) as process,
+        ):
+            try:
+                listener.subscribe("road")
+                assert process.stdout is not None
+                said = json.loads(process.stdout.readline())
+                token_file = Path(said["token_file"])
+                assert token_file == tmp_path / "car.token"
+                assert stat.S_IMODE(token_file.stat().st_mode) == 0o600
+                token = token_file.read_text().strip()
+                place = {"lon": 11.57, "lat": 48.13}
+                assert ask(f"{said['url']}/report", place, token) == {"reported": True}
+                line = {"topic": "road", "payload": "ice"}
+                answer = ask(f"{said['url']}/publish", line, token)
+                assert answer["line"] == 1
+                assert "error" not in answer
+                heard = listener.next_notification(30)
+                assert heard is not None
+                assert (heard.text, heard.publisher) == ("ice", "car")
+                assert ask(f"{said['url']}/status", token=token)["client"] == "car"
+                process.send_signal(signal.SIGINT)
+                _, complaints = process.communicate(timeout=60)
+            finally:
+                process.kill()
+        assert (process.returncode, complaints) == (0, "")
+        assert not token_file.exists()

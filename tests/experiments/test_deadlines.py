@@ -6,6 +6,7 @@ import pytest
 
 from cli.conftest import Run, run  # noqa: F401
 from nearcast.experiments.deadlines.probes import Probe
+from nearcast.experiments.deadlines.saturation import DeadlinePoint, loads_differ
 
 
 def test_what_never_arrived_was_not_in_time() -> None:
@@ -13,6 +14,14 @@ def test_what_never_arrived_was_not_in_time() -> None:
     assert probe.share_in_time == 0.5
     assert probe.at(0.5) == 10.0
     assert Probe("control", 10.0, sent=1).at(0.5) is None
+
+
+def test_ways_with_different_loads_are_not_compared_in_silence() -> None:
+    def point(load_hz: float) -> DeadlinePoint:
+        return DeadlinePoint(True, "control", 10.0, 1, 1, 1.0, 1.0, 1.0, load_hz, 1.0)
+
+    assert not loads_differ([point(3000.0), point(2999.0)])
+    assert loads_differ([point(3000.0), point(2900.0)])
 
 
 @pytest.mark.slow
@@ -25,6 +34,7 @@ def test_every_class_is_measured_with_classes_and_without(run: Run) -> None:  # 
         assert row["sent"] > 0
         assert 0 <= row["share_in_time"] <= 1
         assert row["load_hz"] > 0
+        assert 0 < row["server_cpu_share"] < 2
         assert row["arrived"] <= row["sent"]
     classed = {row["message_class"]: row for row in rows[:4]}
     assert classed["emergency"]["arrived"] == classed["emergency"]["sent"]

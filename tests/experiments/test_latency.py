@@ -292,6 +292,7 @@ def test_a_message_reaches_all_subscribers(run: Run) -> None:  # noqa: F811
         assert 0 < row["first_ms"] <= row["last_ms"]
         assert row["group_share"] > 0.5 if way == "group" else row["group_share"] == 0
         assert row["datagrams_per_message"] >= subscribers or way == "group"
+        assert row["bound_cpu_us_per_notification"] > 0
     assert answer.json["rows"][2]["datagrams_per_message"] < 30
 
 

@@ -8,8 +8,10 @@ import numpy as np
 import pytest
 
 from nearcast.errors import AreaError
+from nearcast.geo.area_text import read_area
+from nearcast.geo.corridor_text import write_corridors
 from nearcast.geo.roads import Road, RoadGraph
-from nearcast.geo.shapes import Union
+from nearcast.geo.shapes import Circle, Union
 from nearcast.geo.sumo_net import read_sumo_net
 
 NET = b"""<?xml version="1.0"?>
@@ -58,6 +60,28 @@ def test_upstream_goes_back_past_the_last_exit_and_no_farther(motorway: RoadGrap
     assert not inside(area, 2.2)
     assert not inside(area, 3.5, -0.5, 135)  # has left
     assert not inside(area, 6.0, 0.0, 270)  # on the other carriageway
+
+
+def test_upstream_goes_into_a_message_as_text(motorway: RoadGraph) -> None:
+    found = motorway.upstream("c", 2.0, before_exit_km=0.5)
+    area = read_area(write_corridors(found))
+    assert isinstance(area.shape, Union)
+    rng = np.random.default_rng(1)
+    x_km, y_km = rng.uniform(2, 8, 4000), rng.uniform(-0.03, 0.03, 4000)
+    near_end = np.isclose(np.abs(y_km - 0.004), 0.015, atol=2e-4) | np.isclose(
+        np.abs(y_km), 0.015, atol=2e-4
+    )
+    same = area.shape.contains(x_km, y_km) == found.contains(x_km, y_km)
+    assert same[~near_end].all()
+    assert found.contains(x_km, y_km).any()
+    assert area.selects(6.9, 0.0, 90.0, 0.0)
+    assert not area.selects(6.9, 0.0, 270.0, 0.0)
+    assert read_area(write_corridors(found, along=False)).selects(6.9, 0.0, None, 0.0)
+    route = motorway.route(["b", "c"], 0.1)
+    assert read_area(write_corridors(route)).shape == route
+    for wrong in (Union((Circle(0, 0, 1),)), Union((route, motorway.route(["b", "c"], 0.2)))):
+        with pytest.raises(AreaError, match="corridors of one width"):
+            write_corridors(wrong)
 
 
 def test_upstream_ends_after_the_most_kilometres(motorway: RoadGraph) -> None:

@@ -66,6 +66,9 @@ class Moody:
                 yield Notification(b"2", InCircle(0.0, 0.0, 1.0), message)
                 yield Notification(b"3", NamedClients(("sub", "unknown")), message)
                 yield Notification(b"4", "all", message)
+            if order == "written":
+                yield Notification(b"1", attributes={"a": 1}, area="", valid_until_s=2.5)
+                yield Notification(b"2", message_class="emergency")
             yield Notification(json.dumps([self.count, len(spool)]).encode(), cause=message)
     def state(self):
         return str(self.count).encode()
@@ -377,6 +380,21 @@ def test_audiences_arrive_as_they_were_meant() -> None:
         ]
         wrong: object = result.notifications[3].audience
         assert wrong == ["'all'"]
+
+    run(story)
+
+
+def test_what_is_written_on_notifications_arrives_as_it_is() -> None:
+    async def story(server: Server) -> None:
+        result = await server.one(topic(), message(order="written"), first=True)
+        assert [
+            (one.attributes, one.area, one.valid_until_s, one.message_class)
+            for one in result.notifications
+        ] == [
+            ({"a": 1}, "", 2.5, None),
+            (None, None, None, "emergency"),
+            (None, None, None, None),
+        ]
 
     run(story)
 

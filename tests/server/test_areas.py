@@ -10,6 +10,8 @@ import shapely
 from shapely.geometry import Point
 
 from nearcast.errors import WireError
+from nearcast.geo.corridor_text import write_corridors
+from nearcast.geo.roads import Road, RoadGraph
 from nearcast.server.mesh_messages import Notices
 from nearcast.server.peers import Peers
 from nearcast.server.site_orders import ClientOrder, Orders
@@ -185,6 +187,33 @@ def test_the_heading_counts_and_who_has_none_is_not_meant() -> None:
     people["car"].publish("t", b"x", area=circle(3, 3, 1, heading_deg=80))
     site.run(2.0)
     assert heard(people) == {"car": [], "east": ["x"], "west": [], "parked": []}
+
+
+def test_drivers_upstream_are_told_and_nobody_past_the_place_or_on_the_other_side() -> None:
+    roads = (
+        Road("a", ((0.0, 3.0), (3.0, 3.0))),
+        Road("b", ((3.0, 3.0), (5.0, 3.0))),
+        Road("exit", ((3.0, 3.0), (3.0, 1.0))),
+    )
+    graph = RoadGraph(roads, (("a", "b"), ("a", "exit")))
+    places: Places = {
+        "sign": (9.0, 9.0),
+        "near": (3.5, 3.0),
+        "before the exit": (2.8, 3.0),
+        "far before": (1.0, 3.0),
+        "past": (4.5, 3.0),
+        "other side": (3.6, 3.0),
+        "left": (3.0, 2.0),
+    }
+    site, people = site_with(places)
+    for name, (x_km, y_km) in places.items():
+        direction = {"other side": 270.0, "left": 180.0}.get(name, 90.0)
+        people[name].report(Report(x_km, y_km, direction, 20.0))
+        people[name].subscribe("t")
+    site.run(3.0)
+    people["sign"].publish("t", b"x", area=write_corridors(graph.upstream("b", 1.0)))
+    site.run(2.0)
+    assert {name for name, some in heard(people).items() if some} == {"near", "before the exit"}
 
 
 def test_a_client_that_has_driven_on_drops_what_reaches_it_late() -> None:

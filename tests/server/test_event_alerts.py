@@ -108,6 +108,23 @@ def test_an_emergency_is_told_at_once_also_to_who_reported_it() -> None:
     assert heard == {"a": ["emergency"], "b": ["emergency"], "far": []}
 
 
+def test_an_alert_is_as_urgent_as_its_kind_whatever_message_brings_it_about() -> None:
+    places: Places = {name: (5.0, 2.0 + 0.1 * n) for n, name in enumerate("abc")}
+    places["d"] = (9.0, 9.0)
+    site, people = field_of(places)
+    for name in "abc":
+        say(people[name], places[name], event="collision", at=[5, 2])
+        say(people[name], places[name], event="obstacle")
+    site.run(3.0)
+    # the message after their periods has a class of its own, and is about neither of them
+    told = json.dumps({"position": places["d"], "speed": 0}).encode()
+    people["d"].publish(TOPIC, told, message_class="lane_change")
+    site.run(2.0)
+    alerts = [one for one in people["a"].notified if "alert" in one.attributes]
+    classes = {str(one.attributes["alert"]): one.message_class for one in alerts}
+    assert classes == {"collision": "emergency", "obstacle": ""}
+
+
 def test_who_asks_hears_what_is_going_on_in_an_area_and_nobody_else_does() -> None:
     places: Places = {"a": (3.0, 3.0), "b": (3.1, 3.0), "far": (8.0, 8.0)}
     site, people = field_of(places)

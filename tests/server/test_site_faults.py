@@ -23,6 +23,7 @@ from nearcast.server.subscriber_messages import (
     SubscribersKnown,
 )
 from nearcast.testing.simulated_network import Network
+from nearcast.testing.simulated_site import SimulatedSite
 from nearcast.wire.hot_frames import encode_notify
 from nearcast.wire.messages import Notify
 from server.site_making import QUICK, Identity, RandomSite
@@ -276,3 +277,16 @@ def test_a_server_without_orders_processes_nothing() -> None:
     made.site.run(10.0)
     assert made.unacknowledged == 0
     assert made.heard() == made.expected()
+
+
+@pytest.mark.parametrize("in_order", [True, False])
+def test_links_between_simulated_servers_keep_order_where_they_are_said_to(in_order: bool) -> None:
+    site = SimulatedSite(1, Network(jitter_s=0.01, keeps_frame_order=in_order))
+    heard: list[bytes] = []
+    site.on_frame["b"] = lambda _sender, frame: heard.append(frame)
+    sent = [bytes([number]) for number in range(50)]
+    for frame in sent:
+        site.send_frame("a", "b", frame)
+    site.run(1.0)
+    assert sorted(heard) == sent
+    assert (heard == sent) == in_order

@@ -3,17 +3,27 @@
 from __future__ import annotations
 
 import asyncio
+import secrets
 import socket
 from contextlib import AsyncExitStack
 from pathlib import Path
 
+import pytest
+
+from nearcast.domain.scenario_files import read_scenario
+from nearcast.errors import ConfigError
+from nearcast.runtime.config import ServerConfig
+from nearcast.runtime.config_files import load_config
 from nearcast.sdk.client import Client
 from nearcast.sdk.credentials import Credentials
+from nearcast.site import layout
+from nearcast.site.layout import SiteSettings, lay_out_site
 from nearcast.site.standalone_folder import StandaloneFolder
 from nearcast.wire.group_settings import GroupSettings
 from small_site.standalone import with_server
 
 GROUP = "239.192.7.2"
+TINY = Path(__file__).parents[2] / "examples" / "tiny"
 SIGNS = ["sign0", "sign1", "sign2"]
 
 
@@ -59,3 +69,38 @@ def count_group(client: Client, heard: dict[str, int]) -> None:
         hear(frames, now)
 
     session.group._hear = counted
+
+
+def test_each_edge_server_of_a_site_has_a_group_of_its_own(tmp_path: Path) -> None:
+    scenario = read_scenario(TINY)
+    options = SiteSettings(group=GroupSettings(GROUP, 7401))
+    site = lay_out_site(scenario, TINY, tmp_path / "site", options)
+    groups = {}
+    for place in site.servers[1:]:
+        config = load_config(site.config_file(place.server))
+        assert isinstance(config, ServerConfig)
+        groups[place.server] = config.group
+    assert groups.pop("cloud") is None
+    ports = [one.port for one in groups.values() if one is not None and one.address == GROUP]
+    assert ports == list(range(7401, 7401 + len(scenario.servers)))
+
+
+def test_a_port_of_a_group_is_never_that_of_clients(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first port to be tried is the one of the group: a server refuses to have it twice."""
+    monkeypatch.setattr(secrets, "randbelow", lambda _size: 0)
+    first = layout._PORTS.start
+    options = SiteSettings(group=GroupSettings(GROUP, first))
+    site = lay_out_site(read_scenario(TINY), TINY, tmp_path / "site", options)
+    edges = [one for one in site.servers if one.role == "edge"]
+    assert min(one.port for one in edges) >= first + len(edges)
+    for one in edges:
+        load_config(site.config_file(one.server))  # complains
+
+
+def test_no_group_beyond_the_last_port(tmp_path: Path) -> None:
+    options = SiteSettings(group=GroupSettings(GROUP, 65_535))
+    with pytest.raises(ConfigError, match="65536"):
+        lay_out_site(read_scenario(TINY), TINY, tmp_path / "site", options)
+    assert not (tmp_path / "site").exists()

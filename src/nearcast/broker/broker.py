@@ -232,7 +232,7 @@ class Broker:
     @property
     def has_work(self) -> bool:
         """Whether the pass has brought anything that `run` has to do."""
-        return self._pass.has_work
+        return bool(self._pass.due) or self._pass.has_answers
 
     def begin(self, now_s: float) -> list[OutgoingNotification]:
         """Process what was admitted as far as nothing else comes first; return whom to tell what.

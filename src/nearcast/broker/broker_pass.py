@@ -20,11 +20,6 @@ class BrokerPass:
         self.due: list[TopicBroker] = []
         """Topics that have to be run."""
 
-    @property
-    def has_work(self) -> bool:
-        """Whether the pass has brought anything."""
-        return bool(self.due) or self.has_answers
-
     def mark_due(self, topic: TopicBroker) -> None:
         """Have a topic run at the end."""
         if not topic.is_due:

@@ -72,6 +72,8 @@ class Notification(msgspec.Struct, frozen=True):
     empty: wherever they are."""
     valid_until_s: float | None = None
     """Unix time after which nobody is told; None: that of the cause."""
+    message_class: str | None = None
+    """How urgent it is; None: as its cause, empty: as most messages."""
 
 
 def notify_of(
@@ -118,13 +120,15 @@ def numbered(
         yield one, cause, part
 
 
-def own_envelope(one: Notification, cause: Publication) -> bytes:
-    """Return what a processor wrote on a notification, and else what is on its cause."""
-    before = open_envelope(cause.envelope)
+def own_envelope(one: Notification, cause: Publication) -> bytes | None:
+    """Return what is on a notification where a processor wrote something; None: as its cause."""
     until_s = one.valid_until_s
+    if one.attributes is None and one.area is None and not until_s and one.message_class is None:
+        return None
+    before = open_envelope(cause.envelope)
     return make_envelope(
         before.attributes if one.attributes is None else one.attributes,
         before.area if one.area is None else one.area,
         before.valid_until_us if until_s is None else int(until_s * 1e6),
-        before.message_class,
+        before.message_class if one.message_class is None else one.message_class,
     )

@@ -284,9 +284,7 @@ class Settlement:
         listed: dict[int, tuple[Publication, list[Notice]]] = {}
         for one, cause, part in numbered(result.notifications):
             try:
-                own = None
-                if one.attributes is not None or one.area is not None or one.valid_until_s:
-                    own = own_envelope(one, cause)
+                own = own_envelope(one, cause)
                 envelope = cause.envelope if own is None else own
                 opened = open_envelope(envelope) if envelope else EMPTY
                 recipients, left_out = resolve(

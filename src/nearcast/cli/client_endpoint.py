@@ -24,17 +24,6 @@ __all__ = ["endpoint"]
     type=click.Path(path_type=Path),
     help="Where the token goes that programs show.  [default: beside the credentials, .token]",
 )
-@click.option(
-    "--degrees",
-    is_flag=True,
-    help="Positions and areas are longitude and latitude (WGS84), not km.",
-)
-@click.option(
-    "--discover",
-    default="",
-    metavar="HOW",
-    help="Look for servers first: dns:DOMAIN or mdns, as the other verbs do.",
-)
 @json_option
 def endpoint(
     credentials: Path,

@@ -86,7 +86,7 @@ def vehicles(
 
     SUMO drives them through a city (or a trace does, or a made-up grid). Each has its home at the
     server that covers where it is; the next home is ready before it gets there. Incidents happen,
-    vehicles near them report them, and each alert is checked by plain loops over all vehicles:
+    vehicles near them report them, and each alert is checked by looking at all vehicles one by one:
     all in its area must hear it, nobody else, and nobody twice. Ends with 1 when something is
     not so.
 

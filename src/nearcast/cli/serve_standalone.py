@@ -13,6 +13,7 @@ import click
 from click.core import ParameterSource
 
 from nearcast.cli.console import json_option, print_json
+from nearcast.cli.group_options import group_option
 from nearcast.cli.kafka_options import log_to_kafka_options
 from nearcast.cli.processor_options import (
     notify_after_sync_option,
@@ -87,12 +88,7 @@ advertise_option: Callable[[Callable[..., Any]], Callable[..., Any]] = click.opt
     "degrees.  [default: as last time]",
 )
 @advertise_option
-@click.option(
-    "--group",
-    metavar="ADDRESS:PORT",
-    help="Tell many clients of one message at once, in this IPv4 multicast group, such as "
-    "239.192.7.1:7401: docs/group-delivery.md.",
-)
+@group_option("")
 @click.option("--session-limit", type=click.IntRange(min=1), help="Most clients at a time.")
 @click.option("--parent-fd", type=int, hidden=True)
 @json_option
@@ -113,7 +109,7 @@ def standalone(
     kafka: KafkaSettings | None,
     origin: str | None,
     advertise: bool,
-    group: str | None,
+    group: GroupSettings | None,
     session_limit: int | None,
     parent_fd: int | None,
     as_json: bool,
@@ -175,7 +171,7 @@ def standalone(
         kafka,
         _plane(origin),
         advertise,
-        _group(group),
+        group,
     )
     with exit_for_restart():
         serve_standalone(folder, options, on_ready, parent_fd)
@@ -193,19 +189,6 @@ def _plane(origin: str | None) -> SitePlane | None:
         return plane_of_extra({"latitude": latitude, "longitude": longitude})
     except (ValueError, TrustError) as error:
         raise ConfigError(f"--origin {origin!r:.40}: is LON,LAT in degrees: {error}") from None
-
-
-def _group(text: str | None) -> GroupSettings | None:
-    from nearcast.errors import ConfigError
-    from nearcast.wire.group_settings import GroupSettings
-
-    if text is None:
-        return None
-    host, _, port = text.rpartition(":")
-    try:
-        return GroupSettings(host, int(port) if port.isascii() and port.isdigit() else 0)
-    except ValueError as error:
-        raise ConfigError(f"--group {text!r:.40}: is ADDRESS:PORT: {error}") from None
 
 
 @contextmanager

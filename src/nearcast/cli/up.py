@@ -10,6 +10,7 @@ import click
 
 from nearcast.cli.console import json_option, print_json, print_table, step_progress
 from nearcast.cli.durations import DURATION
+from nearcast.cli.group_options import group_option
 from nearcast.cli.kafka_options import log_to_kafka_options
 from nearcast.cli.processor_options import (
     notify_after_sync_option,
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from nearcast.links.kafka_settings import KafkaSettings
     from nearcast.site.live_site import LiveSite
     from nearcast.site.replan_process import ReplanProcess
+    from nearcast.wire.group_settings import GroupSettings
 
 __all__ = ["up"]
 
@@ -66,6 +68,7 @@ __all__ = ["up"]
     help="Where the servers stand in a mobile network: metropolitan, carrier, edge or a TOML file; "
     "see docs/deployments.md.  [default: only the scenario's distances]",
 )
+@group_option(", each edge server at a port of its own from PORT on")
 @processor_option
 @processor_options_option
 @processor_for_option
@@ -102,6 +105,7 @@ def up(
     no_delays: bool,
     delay_factor: float,
     deployment: str | None,
+    group: GroupSettings | None,
     processor: str,
     processor_options: str,
     processors_for: tuple[str, ...],
@@ -148,6 +152,7 @@ def up(
         kafka=kafka,
         roaming=standing is not None and standing.roaming,
         deployment=standing,
+        group=group,
     )
     with (
         Stop(interrupt_at=1) as stop,

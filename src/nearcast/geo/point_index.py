@@ -18,7 +18,7 @@ __all__ = ["PointIndex"]
 
 Indices = npt.NDArray[np.int64]
 
-_MOST_ROWS, _COLUMNS_PER_ROW = 63, 16
+_MOST_ROWS, _COLUMNS_PER_ROW = 52, 24
 _POINTS_PER_CELL = 2
 """A query costs by the number of rows that it meets, so cells are narrow but high."""
 

@@ -122,10 +122,11 @@ class Done(_Frame):
             dict[str, Any] | None,
             str | None,
             float | None,
+            str | None,
         ]
     ]
     """Payload; audience as its name and fields, None for all; number of the cause in the batch;
-    attributes, area and validity, None for those of the cause."""
+    attributes, area, validity and class, None for those of the cause."""
     state: bytes | None
     failures: list[tuple[str, _Number | None]]
     """What went wrong, and the number of the message in the batch."""
@@ -210,6 +211,7 @@ def done(
                 one.attributes,
                 one.area,
                 one.valid_until_s,
+                one.message_class,
             )
             for one in outcome.notifications
         ],
@@ -235,8 +237,17 @@ def result_of(request: ProcessRequest, answer: Done) -> ProcessResult:
                 attributes,
                 area,
                 valid_until_s,
+                message_class,
             )
-            for payload, fields, number, attributes, area, valid_until_s in answer.notifications
+            for (
+                payload,
+                fields,
+                number,
+                attributes,
+                area,
+                valid_until_s,
+                message_class,
+            ) in answer.notifications
         ]
         failures = [
             Failure(detail, None if number is None else batch[number])

@@ -22,8 +22,8 @@ import math
 import secrets
 import socket
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -58,6 +58,7 @@ from nearcast.server.processor_rules import ProcessorRule
 from nearcast.site.authority import Authority
 from nearcast.site.deployment import Deployment
 from nearcast.trust.credentials import Role
+from nearcast.wire.group_settings import GroupSettings
 from nearcast.wire.settings import WireSettings
 
 __all__ = ["MANAGER", "SiteFolder", "SiteServerPlace", "SiteSettings", "lay_out_site"]
@@ -92,6 +93,8 @@ class SiteSettings:
     """Where the event log goes besides."""
     deployment: Deployment | None = None
     """Where the servers stand in a mobile network; None: only the scenario's distances count."""
+    group: GroupSettings | None = None
+    """The multicast group of the first edge server; each further one has the next port."""
 
 
 class SiteServerPlace(msgspec.Struct, frozen=True):
@@ -187,6 +190,7 @@ def lay_out_site(
     taken = {MANAGER, options.cloud} & set(edges)
     if taken:
         raise ConfigError(f"server {taken.pop()!r} of the scenario: the site needs this name")
+    groups = _groups(options.group, len(edges))
     try:
         for name in ("config", "clients", "data", "log", "output"):
             (folder / name).mkdir(parents=True, exist_ok=True)
@@ -200,26 +204,43 @@ def lay_out_site(
         scenario_folder.absolute(),
         folder.absolute(),
         options.delay_factor,
-        _places(edges, options.cloud),
+        _places(edges, options.cloud, groups),
         options.deployment,
     )
     now_s = time.time()
     for place in site.servers:
         authority.ensure_server(place.server, place.role, now_s)
-    _write_configs(site, authority, scenario, options)
+    _write_configs(site, authority, scenario, options, groups)
     text = msgspec.json.format(msgspec.json.encode(site, enc_hook=str), indent=2)
     (folder / "site.json").write_bytes(text + b"\n")
     return site
 
 
-def _places(edges: Sequence[str], cloud: str) -> tuple[SiteServerPlace, ...]:
+def _groups(first: GroupSettings | None, edges: int) -> list[GroupSettings]:
+    """Return the group of each edge server; empty: they have none.
+
+    Ports keep them apart: one machine has room for few addresses of a multicast range, and a
+    client that listens to a port hears nothing of others.
+    """
+    if first is None:
+        return []
+    try:
+        return [replace(first, port=first.port + index) for index in range(edges)]
+    except ValueError as error:
+        raise ConfigError(f"a group for each of {edges} edge servers: {error}") from None
+
+
+def _places(
+    edges: Sequence[str], cloud: str, groups: Sequence[GroupSettings]
+) -> tuple[SiteServerPlace, ...]:
     servers: list[tuple[str, Role]] = [
         (MANAGER, "manager"),
         (cloud, "cloud"),
         *((one, "edge") for one in edges),
     ]
     tcp = _free_ports(2 * len(servers), socket.SOCK_STREAM)
-    udp = _free_ports(len(edges), socket.SOCK_DGRAM)
+    taken = {one.port for one in groups}
+    udp = _free_ports(len(edges), socket.SOCK_DGRAM, taken)
     return tuple(
         SiteServerPlace(
             server,
@@ -233,7 +254,11 @@ def _places(edges: Sequence[str], cloud: str) -> tuple[SiteServerPlace, ...]:
 
 
 def _write_configs(
-    site: SiteFolder, authority: Authority, scenario: Scenario, options: SiteSettings
+    site: SiteFolder,
+    authority: Authority,
+    scenario: Scenario,
+    options: SiteSettings,
+    groups: Sequence[GroupSettings],
 ) -> None:
     network, deployment = network_of(scenario), options.deployment
     between_ms = None if deployment is None else deployment.between_servers_ms
@@ -308,6 +333,7 @@ def _write_configs(
                 credential_file=authority.credential_file(place.server),
                 mesh=MeshConfig(_mesh_address(place), manager),
                 clients=ClientsConfig(place.port, _HOST) if is_edge else None,
+                group=groups[own] if is_edge and groups else None,
                 http=HttpConfig(place.http_port),
                 limits=LimitsConfig(
                     _limit(scenario.servers.storage[own]) if is_edge else None,
@@ -330,7 +356,7 @@ def _mesh_address(place: SiteServerPlace) -> str:
     return f"{_HOST}:{place.mesh_port}"
 
 
-def _free_ports(count: int, kind: socket.SocketKind) -> list[int]:
+def _free_ports(count: int, kind: socket.SocketKind, taken: Collection[int] = ()) -> list[int]:
     """Return free ports below those that systems give to outgoing connections.
 
     One of those could be taken before its server listens, or, on loopback, by a connection to
@@ -341,6 +367,8 @@ def _free_ports(count: int, kind: socket.SocketKind) -> list[int]:
     found: list[int] = []
     for step in range(size):
         port = first + (begin + step) % size
+        if port in taken:
+            continue
         with socket.socket(socket.AF_INET, kind) as probe, contextlib.suppress(OSError):
             probe.bind((_HOST, port))
             found.append(port)

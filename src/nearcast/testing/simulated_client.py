@@ -8,6 +8,7 @@ from nearcast.testing.simulated_world import SimulatedWorld
 from nearcast.wire.actions import ClientEvent, SendDatagram
 from nearcast.wire.client_session import ClientSession
 from nearcast.wire.envelope import make_envelope
+from nearcast.wire.message_class import is_marked
 from nearcast.wire.messages import Report
 from nearcast.wire.notification import Notification
 from nearcast.wire.settings import Address
@@ -91,13 +92,20 @@ class SimulatedClient:
         area: str = "",
         valid_s: float | None = None,
         position: tuple[float, float] | None = None,
+        message_class: str = "",
     ) -> int:
         """Publish now."""
         now = self.clock.read()
         until_us = 0 if valid_s is None else self.session.site_clock.there_us(now + valid_s)
-        envelope = make_envelope(attributes, area, until_us)
+        envelope = make_envelope(attributes, area, until_us, message_class)
         sequence = self.session.publish(
-            topic, payload, now, durable=durable, position=position, envelope=envelope
+            topic,
+            payload,
+            now,
+            durable=durable,
+            position=position,
+            envelope=envelope,
+            urgent=is_marked(message_class),
         )
         self.go_on()
         return sequence

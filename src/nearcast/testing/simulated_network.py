@@ -20,6 +20,9 @@ class Network:
     jitter_s: float = 0.0
     delay_s: DelayOf = lambda _from, _to: 0.001
     """By sender and receiver: ids of clients and servers."""
+    keeps_frame_order: bool = False
+    """Whether frames between two servers arrive in the order in which they were sent, as on their
+    links, which are TCP; otherwise jitter lets them overtake each other."""
     cuts: set[frozenset[str]] = field(default_factory=set)
     """Pairs that cannot reach each other."""
     one_way_cuts: set[tuple[str, str]] = field(default_factory=set)

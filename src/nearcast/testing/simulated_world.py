@@ -66,6 +66,8 @@ class SimulatedWorld:
         """By machine: takes data, its sender's address, and the port that it was sent to."""
         self.on_frame: dict[str, Callable[[str, bytes], None]] = {}
         """By server: takes the sender's name and a frame."""
+        self._last_frame_at: dict[tuple[str, str], float] = {}
+        """By sender and receiver, where the network keeps the order of frames."""
         self._heap: list[tuple[float, int, Callable[[], None]]] = []
         self._count = 0
 
@@ -110,7 +112,11 @@ class SimulatedWorld:
         take = self.on_frame.get(receiver)
         if take is not None:
             for delay_s in self.network.arrivals(sender, receiver, self.random):
-                self.later(delay_s, lambda: take(sender, frame))
+                when = self.now + delay_s
+                if self.network.keeps_frame_order:
+                    when = max(when, self._last_frame_at.get((sender, receiver), when))
+                    self._last_frame_at[sender, receiver] = when
+                self.at(when, lambda: take(sender, frame))
 
     def forward(self, server: str, request: ProcessRequest) -> ProcessResult:
         """Process a request as `Forward` does, and note it."""

@@ -280,6 +280,9 @@ def test_kinds_are_configured() -> None:
     one = Bin(0, 0, reporters=dict.fromkeys("abcd"))
     assert not kinds["collision"].predicate(one)
     assert kinds["ice"].predicate(one)
+    kinds = configured_kinds({"congestion": {"message_class": "consumer"}})
+    assert kinds["congestion"].message_class == "consumer"
+    assert kinds["collision"].message_class == "emergency"
 
 
 @pytest.mark.parametrize(
@@ -292,8 +295,10 @@ def test_kinds_are_configured() -> None:
         ({"collision": {"hold_s": math.nan}}, "hold_s of event 'collision' is not above 0"),
         ({"collision": {"reporters": 0}}, "reporters is 0"),
         ({"": {"reporters": 1, "period_s": 1}}, "has no name"),
+        ({"collision": {"message_class": 3}}, "message_class of event 'collision'"),
+        ({"collision": {"message_class": "No Class"}}, "is no message class"),
     ],
-    ids=range(7),
+    ids=range(9),
 )
 def test_bad_kinds_are_refused(tables: Any, error: str) -> None:
     with pytest.raises(ConfigError, match=error):

@@ -201,7 +201,7 @@ class EventBroker:
             valid_from_s=now_s,
             valid_until_s=now_s + kind.hold_s,
         )
-        return Alert(situation, area, is_new=not again)
+        return Alert(situation, area, not again, kind.message_class)
 
     def _still_held(self, kind: EventKind, now_s: float) -> list[Situation]:
         return [one for one in self._held[kind.name] if one.time_s > now_s - kind.hold_s]

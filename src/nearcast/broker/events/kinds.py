@@ -8,11 +8,14 @@ from functools import partial
 from typing import Any
 
 from nearcast.broker.events.bins import Bin
-from nearcast.errors import ConfigError
+from nearcast.errors import ConfigError, WireError
+from nearcast.wire.message_class import check_class
 
 __all__ = ["EventKind", "at_least", "configured_kinds", "mercury_kinds"]
 
 Predicate = Callable[[Bin], bool]
+_URGENT = "emergency"
+"""The message class of alerts that lives hang on."""
 
 
 def at_least(reporters: int) -> Predicate:
@@ -41,6 +44,8 @@ class EventKind:
     sensed_km
         How far a vehicle senses such an event: who was so near and silent speaks against it.
         0: silence says nothing.
+    message_class
+        How urgent its alerts are, whatever message brought them about; empty: as most messages.
     """
 
     name: str
@@ -51,6 +56,7 @@ class EventKind:
     margin_km: float = 0.5
     hold_s: float = 30.0
     sensed_km: float = 0.0
+    message_class: str = ""
 
     def __post_init__(self) -> None:
         if not self.name:
@@ -61,6 +67,11 @@ class EventKind:
         for name in ("period_s", "margin_km", "sensed_km"):
             if not 0 <= getattr(self, name) < float("inf"):
                 raise ConfigError(f"{name} of event {self.name!r} is not 0 or above")
+        if self.message_class:
+            try:
+                check_class(self.message_class)
+            except WireError as error:
+                raise ConfigError(f"message_class of event {self.name!r}: {error}") from None
 
     @property
     def is_at_once(self) -> bool:
@@ -76,13 +87,15 @@ class EventKind:
 def mercury_kinds() -> dict[str, EventKind]:
     """Return the kinds of Mercury's broker, by name."""
     kinds = (
-        EventKind("emergency", at_least(1), 0.0, reach_km=0.2, least_radius_km=1.0),
-        EventKind("collision", at_least(3), 1.0, sensed_km=0.5),
+        EventKind("emergency", at_least(1), 0.0, 0.2, 1.0, message_class=_URGENT),
+        EventKind("collision", at_least(3), 1.0, sensed_km=0.5, message_class=_URGENT),
         EventKind("obstacle", at_least(2), 2.0, hold_s=120.0),
         EventKind("blocked", at_least(3), 5.0, least_radius_km=1.0, hold_s=300.0),
         EventKind("congestion", at_least(5), 10.0, reach_km=1.0, hold_s=120.0),
-        EventKind("moving_object", at_least(2), 0.5, reach_km=0.2, hold_s=5.0),
-        EventKind("lane_change", at_least(1), 0.1, 0.05, 0.1, 0.1, hold_s=2.0),
+        EventKind("moving_object", at_least(2), 0.5, 0.2, hold_s=5.0, message_class=_URGENT),
+        EventKind(
+            "lane_change", at_least(1), 0.1, 0.05, 0.1, 0.1, 2.0, message_class="lane_change"
+        ),
     )
     return {kind.name: kind for kind in kinds}
 
@@ -91,21 +104,25 @@ _NUMBERS = (
     *("period_s", "reach_km", "least_radius_km", "margin_km", "hold_s", "sensed_km"),
     "reporters",
 )
+_CLASS = "message_class"
 
 
 def configured_kinds(tables: Mapping[str, Mapping[str, Any]]) -> dict[str, EventKind]:
     """Return Mercury's kinds as tables change them, and those that the tables add.
 
-    A table has the numbers of an `EventKind`, and ``reporters``: how many different ones an alert
-    needs. ConfigError for whatever is wrong.
+    A table has the numbers of an `EventKind`, ``message_class``, and ``reporters``: how many
+    different ones an alert needs. ConfigError for whatever is wrong.
     """
     kinds = mercury_kinds()
     for name, table in tables.items():
-        if unknown := [key for key in table if key not in _NUMBERS]:
+        known = (*_NUMBERS, _CLASS)
+        if unknown := [key for key in table if key not in known]:
             raise ConfigError(
-                f"event {name!r}: unknown setting {unknown[0]!r}; known: {', '.join(_NUMBERS)}"
+                f"event {name!r}: unknown setting {unknown[0]!r}; known: {', '.join(known)}"
             )
         for key, value in table.items():
+            if key == _CLASS:
+                continue  # the kind itself complains
             if isinstance(value, bool) or not isinstance(value, int | float):
                 raise ConfigError(f"event {name!r}: {key} is {value!r:.40}, not a number")
         numbers = dict(table)

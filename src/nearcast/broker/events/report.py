@@ -65,3 +65,5 @@ class Alert:
     """Who is to be told, until when."""
     is_new: bool
     """Whether it was not alerted in the period before."""
+    message_class: str = ""
+    """How urgent it is to tell them; empty: as most messages."""

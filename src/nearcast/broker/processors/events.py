@@ -145,10 +145,10 @@ class Events:
             )
             area = _circle_text(x_km, y_km, radius_km)
             attributes: dict[str, Value] = {"alert": one.kind, "is_new": alert.is_new}
+            until_s, urgent = alert.area.valid_until_s, alert.message_class
             # who happened to send the last report is as much concerned as the others
             for audience in (AllSubscribers(), NamedClients((cause.publisher,))):
-                until_s = alert.area.valid_until_s
-                yield Notification(payload, audience, cause, attributes, area, until_s)
+                yield Notification(payload, audience, cause, attributes, area, until_s, urgent)
 
     def _answer(
         self, broker: EventBroker, query: object, cause: Publication

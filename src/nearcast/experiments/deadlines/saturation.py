@@ -10,7 +10,7 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Self
 
@@ -21,11 +21,15 @@ from nearcast.experiments.latency.nearcast_server import NearcastServer, run_nea
 from nearcast.sdk.credentials import load_credentials
 from nearcast.wire.message_class import CONSUMER, MESSAGE_CLASSES
 
-__all__ = ["DeadlinePoint", "run"]
+__all__ = ["SATURATED", "DeadlinePoint", "loads_differ", "run"]
 
+SATURATED = 0.9
+"""Share of a core from which on a server has no time left."""
 _LOADERS = 8
 _SETTLE_S = 1.0
 """Until the queue of the server stands."""
+_EQUAL = 1.02
+"""Loads that differ by less are the same."""
 _INTERVAL_S = 0.1
 """Between two messages of a class: below what each may be used."""
 
@@ -43,13 +47,22 @@ class DeadlinePoint:
     p50_ms: float | None
     p99_ms: float | None
     load_hz: float
-    """Consumer messages that were sent per second."""
+    """Consumer messages that were sent per second: the same both ways, or the ways cannot be
+    compared."""
+    server_cpu_share: float
+    """Of one core, by the server's loop: near 1, it is saturated."""
+
+
+def loads_differ(points: Sequence[DeadlinePoint]) -> bool:
+    """Tell whether the load with classes was another one than without."""
+    loads_hz = [one.load_hz for one in points]
+    return max(loads_hz) > _EQUAL * min(loads_hz)
 
 
 def run(
     *,
     seconds: float = 5.0,
-    rate_hz: float = 10_000.0,
+    rate_hz: float = 3_000.0,
     begin: Callable[[str], None] = lambda name: None,
 ) -> Iterator[DeadlinePoint]:
     """Measure both ways, each on an edge server that has just started."""
@@ -62,10 +75,11 @@ def run(
 def _measure(
     server: NearcastServer, seconds: float, rate_hz: float, is_classed: bool
 ) -> Iterator[DeadlinePoint]:
-    load_s = seconds + 2 * _SETTLE_S
+    (pid,) = server.pids.values()
     question = {
         "publishers": [str(one) for one in server.publishers[1:]],
-        "seconds": load_s,
+        "seconds": seconds + 2 * _SETTLE_S,
+        "server": pid,
         "rate_hz": rate_hz,
         "message_class": CONSUMER if is_classed else "",
     }
@@ -81,7 +95,7 @@ def _measure(
                 load=load.start,
             )
         )
-        load_hz = load.sent() / load_s
+        found = load.found()
     for probe in probes:
         yield DeadlinePoint(
             is_classed,
@@ -92,7 +106,7 @@ def _measure(
             probe.share_in_time,
             probe.at(0.5),
             probe.at(0.99),
-            load_hz,
+            **found,
         )
 
 
@@ -125,11 +139,11 @@ class _LoadProcess:
             raise NearcastError("the load process did not start")
         time.sleep(_SETTLE_S)
 
-    def sent(self) -> int:
-        """Wait for its end; return how many messages it sent."""
+    def found(self) -> dict[str, float]:
+        """Wait for its end; return how much it sent, and what that took the server."""
         assert self._process.stdout is not None
         answer = self._process.stdout.readline()
         if not answer:
             raise NearcastError("the load process failed")
-        number: int = json.loads(answer)["sent"]
-        return number
+        found: dict[str, float] = json.loads(answer)
+        return found

@@ -6,6 +6,7 @@ import socket
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
+from nearcast.experiments.latency.fanout_bound import group_bound_us, unicast_bound_us
 from nearcast.experiments.latency.nearcast_server import run_nearcast
 from nearcast.experiments.latency.target import ask_worker
 from nearcast.wire.group_settings import GroupSettings
@@ -39,6 +40,8 @@ class FanoutPoint:
     """Of all server processes, receipts and reports included."""
     added_cpu_us_per_notification: float
     """The same without what the sessions take while nothing is sent: reports, above all."""
+    bound_cpu_us_per_notification: float
+    """The least: what sealing and sending alone took here, see `fanout_bound`."""
     load_cpu_us_per_notification: float
     datagrams_per_message: float
     """That the server sent with notifications; beacons and repetitions of the group count."""
@@ -73,8 +76,11 @@ def run(
                     "pids": server.pids,
                     "group": bool(group),
                 }
+                bound_us = group_bound_us(count) if group else unicast_bound_us()
                 found = ask_worker("fanout_worker", question)
-                yield FanoutPoint(way, count, messages, **found)
+                yield FanoutPoint(
+                    way, count, messages, bound_cpu_us_per_notification=bound_us, **found
+                )
 
 
 def steps(subscribers: Sequence[int], ways: Sequence[str]) -> int:

@@ -1,5 +1,5 @@
 """Vehicles in a city of edge servers: hand-overs, incidents, and whether the right ones hear.
 
 Read `incidents` (what happens), `driving` (vehicles on a simulated site), `audit` (who should have
-heard, by plain loops), `run`, then `film` and `page`.
+heard, by `brute_force`), `run`, then `page`.
 """

@@ -1,4 +1,4 @@
-"""Who should have heard each alert, found by plain loops over all vehicles, and who did."""
+"""Who should have heard each alert, found by looking at all vehicles, and who did."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from math import hypot
 from typing import Any
 
 from nearcast.experiments.percentiles import percentile
-from nearcast.experiments.vehicles.incidents import DEADLINES_MS, MESSAGE_CLASSES
+from nearcast.experiments.vehicles.brute_force import brute_force
+from nearcast.wire.message_class import MESSAGE_CLASSES
 
 __all__ = ["AlertRecord", "Audit", "OnAlert"]
 
@@ -21,6 +22,7 @@ class AlertRecord:
     """An alert, whom it concerned, and whom it reached."""
 
     kind: str
+    message_class: str
     x_km: float
     y_km: float
     radius_km: float
@@ -49,11 +51,13 @@ class Audit:
         self.alerts: dict[tuple[str, int, int, str], AlertRecord] = {}
         self.on_alert: OnAlert = lambda alert, places: None
         """Is told of each alert when the first vehicle hears it, with where all vehicles are."""
+        self.checked_by, self._inside = brute_force()
 
     def note(
         self,
         key: tuple[str, int, int, str],
         alert: Mapping[str, Any],
+        message_class: str,
         vehicle: str,
         delay_ms: float,
         second: int,
@@ -70,10 +74,10 @@ class Audit:
         if found is None:
             x_km, y_km = alert["position"]
             radius_km = float(alert["radius_km"])
-            found = AlertRecord(str(alert["alert"]), x_km, y_km, radius_km, second, frozenset())
-            inside = (name for name, place in places.items() if found.has_inside(*place))
-            found.expected = frozenset(inside)
-            self.alerts[key] = found
+            expected = self._inside(places, x_km, y_km, radius_km)
+            found = self.alerts[key] = AlertRecord(
+                *(str(alert["alert"]), message_class, x_km, y_km, radius_km, second, expected)
+            )
             self.on_alert(found, places)
         found.heard[vehicle] += 1
         if vehicle in found.expected:
@@ -99,18 +103,26 @@ class Audit:
         alerts = self.alerts.values()
         delays: dict[str, list[float]] = defaultdict(list)
         for one in alerts:
-            delays[MESSAGE_CLASSES.get(one.kind, "consumer")] += one.delays_ms
+            delays[one.message_class] += one.delays_ms
+        expected = sum(len(one.expected) for one in alerts)
+        delivered = sum(len(one.heard.keys() & one.expected) for one in alerts)
+        entered = sum(len(one.entered) for one in alerts)
+        false = sum(len(one.outside) for one in alerts)
+        told = delivered + entered + false
         return {
             "alerts": len(self.alerts),
-            "expected": sum(len(one.expected) for one in alerts),
-            "delivered": sum(len(one.heard.keys() & one.expected) for one in alerts),
-            "entered": sum(len(one.entered) for one in alerts),
-            "false": sum(len(one.outside) for one in alerts),
+            "checked_by": self.checked_by,
+            "expected": expected,
+            "delivered": delivered,
+            "entered": entered,
+            "precision": 1 - false / told if told else None,
+            "recall": delivered / expected if expected else None,
+            "false": false,
             "false_cases": [case for one in alerts for case in one.outside][:_SHOWN_CASES],
             "missed": sum(len(one.expected - one.heard.keys()) for one in alerts),
             "doubled": sum(count - 1 for one in alerts for count in one.heard.values()),
             "in_deadline": {
-                name: sum(delay <= DEADLINES_MS[name] for delay in some) / len(some)
+                name: sum(delay <= MESSAGE_CLASSES[name].deadline_ms for delay in some) / len(some)
                 for name, some in sorted(delays.items())
             },
             "delay_ms": {

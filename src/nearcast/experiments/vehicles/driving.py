@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from nearcast.experiments.vehicles.audit import Audit
-from nearcast.experiments.vehicles.incidents import KINDS, Incident
+from nearcast.experiments.vehicles.incidents import KINDS, MESSAGE_CLASSES, Incident
 from nearcast.geo.bounds import Bounds
 from nearcast.mobility.moment import Moment
 from nearcast.server.site_orders import ClientOrder, CoverageOrder, Orders, TopicOrder
@@ -19,6 +19,7 @@ from nearcast.testing.simulated_client import SimulatedClient
 from nearcast.testing.simulated_network import Network
 from nearcast.testing.simulated_site import SimulatedSite
 from nearcast.wire.actions import Confirmed, Connected
+from nearcast.wire.message_class import CONSUMER
 from nearcast.wire.messages import Report
 from nearcast.wire.notification import Notification
 
@@ -76,7 +77,8 @@ class Fleet:
         def delay_s(sender: str, receiver: str) -> float:
             return _BETWEEN_S if sender in servers and receiver in servers else _ACCESS_S
 
-        self.site = SimulatedSite(seed, Network(jitter_s=_JITTER_S, delay_s=delay_s))
+        network = Network(jitter_s=_JITTER_S, delay_s=delay_s, keeps_frame_order=True)
+        self.site = SimulatedSite(seed, network)
         self.site.inline_processors |= {"events"}
         self.site.gather_s = _GATHER_S
         for name in self.edges:
@@ -124,7 +126,7 @@ class Fleet:
         self._pass(5.0 if is_first else _MIDDLE_S)
         for incident in incidents:
             for row in incident.sensed_by(moment):
-                self._sense(moment, row, event=incident.kind, at=[incident.x_km, incident.y_km])
+                self._sense(moment, row, incident)
         self._sign.publish(_ROAD, self._clock_tick)
         if second % _NEWS_EVERY_S == _NEWS_EVERY_S // 2:
             self._news[str(second)] = second, Counter()
@@ -177,7 +179,7 @@ class Fleet:
         self._vehicles[name].report(said)
         self.reports += 1
 
-    def _sense(self, moment: Moment, row: int, **more: object) -> None:
+    def _sense(self, moment: Moment, row: int, incident: Incident) -> None:
         """Let a vehicle publish where it is, and what it senses."""
         name = moment.vehicles[row]
         if name not in self.places:
@@ -186,9 +188,12 @@ class Fleet:
             "position": [float(moment.x_km[row]), float(moment.y_km[row])],
             "speed": float(moment.speed_mps[row]) * 3.6,
             "direction": float(moment.angle_deg[row]),
-            **more,
+            "event": incident.kind,
+            "at": [incident.x_km, incident.y_km],
         }
-        self._vehicles[name].publish(_ROAD, json.dumps(told).encode())
+        message_class = MESSAGE_CLASSES[incident.kind]
+        payload = json.dumps(told).encode()
+        self._vehicles[name].publish(_ROAD, payload, message_class=message_class)
 
     def _pass(self, seconds: float) -> None:
         self.site.run(seconds)
@@ -209,7 +214,8 @@ class Fleet:
                 alert = f"{found['alert']} {found['position']}"
                 key = (event.publisher, event.epoch, event.sequence, alert)
                 delay_ms = (at - event.published_us / 1e6) * 1000
-                self.audit.note(key, found, name, delay_ms, self._second, self.places)
+                urgent = event.message_class or CONSUMER
+                self.audit.note(key, found, urgent, name, delay_ms, self._second, self.places)
             case Notification(topic="news"):
                 self._news[event.text][1][name] += 1
             case Confirmed(topic="road", accepted=True):

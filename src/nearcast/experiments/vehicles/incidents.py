@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 
+from nearcast.broker.events.kinds import mercury_kinds
 from nearcast.mobility.moment import Moment
+from nearcast.wire.message_class import CONSUMER
 
 __all__ = [
-    "DEADLINES_MS",
     "KINDS",
     "MESSAGE_CLASSES",
     "SENSED_KM",
@@ -35,14 +36,10 @@ KINDS: Mapping[str, Mapping[str, Any]] = {
     "lane_change": {"least_radius_km": 0.3},
 }
 """What the event broker is configured with; the number of reporters is that of its kinds."""
-DEADLINES_MS: Mapping[str, float] = {"emergency": 100.0, "lane_change": 50.0, "consumer": 1000.0}
-"""From the report that raises an alert to each vehicle."""
 MESSAGE_CLASSES: Mapping[str, str] = {
-    "emergency": "emergency",
-    "collision": "emergency",
-    "obstacle": "consumer",
-    "lane_change": "lane_change",
+    name: mercury_kinds()[name].message_class or CONSUMER for name in KINDS
 }
+"""In which class vehicles report a kind, and are alerted of it."""
 _EVERY_S = 5
 _FIRST_S = 5
 _ALONE_S = 10

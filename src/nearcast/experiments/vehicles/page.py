@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from nearcast.experiments.vehicles.incidents import DEADLINES_MS
 from nearcast.experiments.vehicles.run import Drive, Frame
 from nearcast.pictures.report import Cell, Film, Picture, Section, Table, Tile, write_report
 from nearcast.pictures.vehicle_map import AlertMark, Scene, draw_scene, write_film
+from nearcast.wire.message_class import MESSAGE_CLASSES
 
 __all__ = ["vehicle_sections", "write_vehicle_page"]
 
@@ -25,7 +25,15 @@ def write_vehicle_page(drive: Drive, how: str, command: str, folder: Path) -> Pa
         Tile("Vehicles", found["vehicles"], f"{found['seconds'] // 60} min"),
         Tile("Hand-overs", found["handovers"], f"past {found['edges']} edge servers"),
         Tile("Alerts", found["alerts"], f"{found['delivered']:,} of {found['expected']:,} heard"),
-        Tile("False / missed", f"{found['false']} / {found['missed']}"),
+        Tile(
+            "False / missed",
+            f"{found['false']} / {found['missed']}",
+            "precision and recall "
+            + " and ".join(
+                "-" if one is None else f"{one:.4f}"
+                for one in (found["precision"], found["recall"])
+            ),
+        ),
         Tile("Lost / doubled", f"{found['lost']} / {found['doubled']}"),
     ]
     write_report(
@@ -64,8 +72,9 @@ def vehicle_sections(
         ),
         Section(
             "Alerts",
-            text="Who should hear an alert was found by plain loops over all vehicles, from where "
-            "each of them had last reported to be when it was told.",
+            text="Who should hear an alert was found by looking at all vehicles one by one "
+            f"({drive.found['checked_by']}), from where each of them had last reported to be when "
+            "it was told.",
             tables=[Table(_alert_rows(drive)), Table(_deadline_rows(drive.found))],
         ),
     ]
@@ -102,7 +111,7 @@ def _deadline_rows(found: dict[str, Any]) -> Sequence[dict[str, Cell]]:
     return [
         {
             "class": name,
-            "deadline ms": DEADLINES_MS[name],
+            "deadline ms": MESSAGE_CLASSES[name].deadline_ms,
             "in time": f"{100 * share:.2f} %",
             "p50 ms": round(found["delay_ms"][name]["p50"], 1),
             "p99 ms": round(found["delay_ms"][name]["p99"], 1),

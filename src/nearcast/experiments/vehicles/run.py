@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import islice
@@ -12,13 +13,20 @@ import numpy as np
 from nearcast.errors import ConfigError
 from nearcast.experiments.vehicles.audit import AlertRecord, OnAlert
 from nearcast.experiments.vehicles.driving import Fleet
-from nearcast.experiments.vehicles.incidents import KINDS, Collision, Incident, draw_incident
+from nearcast.experiments.vehicles.incidents import (
+    KINDS,
+    SENSED_KM,
+    Collision,
+    Incident,
+    draw_incident,
+)
 from nearcast.geo.bounds import Bounds
 from nearcast.mobility.moment import Floats, Mover
 
 __all__ = ["Drive", "DriveSettings", "Frame", "drive_simulated"]
 
-_FRAMES = 30
+_FRAMES, _FILM_S = 30, 60
+"""Pictures of the film, over a minute at most: in longer steps vehicles would jump."""
 _ENOUGH = {"emergency": 1, "lane_change": 1, "collision": 3, "obstacle": 2}
 """Reporters that a kind needs: see `broker.events.kinds`."""
 _ALERTED_WITHIN_S = 5
@@ -95,11 +103,11 @@ def drive_simulated(
     fleet.audit.on_alert = on_alert
     rng = np.random.default_rng(settings.seed)
     sensed: dict[Incident, int] = {}
-    frames: list[Frame] = []
-    most = moved = 0
+    frames: deque[Frame] = deque(maxlen=_FRAMES)
+    most = second = 0
     moments = mover.moments()
     try:
-        for moment in islice(moments, settings.seconds):
+        for number, moment in enumerate(islice(moments, settings.seconds)):
             second = round(moment.time_s)
             if not len(moment.vehicles):
                 continue
@@ -110,9 +118,11 @@ def drive_simulated(
                 happens = draw_incident(moment, rng)
             now = [] if happens is None else [happens]
             sensed |= {one: len(one.sensed_by(moment)) for one in now}
+            if alone is not None and happens is not None:
+                _check_sensed(happens, sensed[happens])
             fleet.drive(moment, now)
-            most, moved = max(most, len(moment.vehicles)), moved + len(moment.vehicles)
-            if second % max(1, settings.seconds // _FRAMES) == 0:
+            most = max(most, len(moment.vehicles))
+            if _is_filmed(number, settings):
                 frames.append(_frame(fleet, second))
             tell(second + 1, settings.seconds)
     finally:
@@ -121,6 +131,8 @@ def drive_simulated(
             close()
     if not most:
         raise ConfigError("no vehicle was on the road")
+    if not frames:
+        frames.append(_frame(fleet, second))
     fleet.end()
     alerts = list(fleet.audit.alerts.values())
     due, lost, doubled = fleet.news()
@@ -142,7 +154,28 @@ def drive_simulated(
         "lost": lost,
         "doubled": found["doubled"] + doubled,
     }
-    return Drive(mover.field, fleet.edges, found, alerts, list(sensed), frames)
+    return Drive(mover.field, fleet.edges, found, alerts, list(sensed), list(frames))
+
+
+def _is_filmed(number: int, settings: DriveSettings) -> bool:
+    """Tell whether a moment may be in the film, which keeps the last `_FRAMES` of them.
+
+    It ends after the middle of a long run, or after the only incident; a trace may end before.
+    """
+    film_s = min(_FILM_S, settings.seconds)
+    begins = 0 if settings.collision else (settings.seconds - film_s) // 2
+    step = max(1, film_s // _FRAMES)
+    return number < begins + film_s and (number - begins) % step == 0
+
+
+def _check_sensed(incident: Incident, reporters: int) -> None:
+    """Complain of a collision that nobody would be told of: a run of it would show nothing."""
+    if reporters < _ENOUGH[incident.kind]:
+        raise ConfigError(
+            f"{reporters} vehicles are within {SENSED_KM} km of the {incident.kind} at "
+            f"({incident.x_km:g}, {incident.y_km:g}); an alert needs {_ENOUGH[incident.kind]}: "
+            "choose a place on the roads, or more vehicles"
+        )
 
 
 def _is_unalerted(incident: Incident, reporters: int, alerts: list[AlertRecord]) -> bool:
