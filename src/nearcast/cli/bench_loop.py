@@ -38,9 +38,10 @@ __all__ = ["loop"]
 @click.option(
     "--delay-factor",
     type=click.FloatRange(min=0, min_open=True),
-    default=200.0,
+    default=40.0,
     show_default=True,
-    help="On all emulated delays: keeps the machine's own timers out of the result.",
+    help="On all emulated delays: keeps the machine's own out of the result. Protocols wait as "
+    "ever: with 200 the cloud is two seconds away, and is taken for dead while streams move.",
 )
 @click.option("--seed", type=click.IntRange(min=0), default=1, show_default=True)
 @out_option
