@@ -126,16 +126,22 @@ def test_a_message_that_two_brokers_stamped_was_processed_twice(tmp_path: Path) 
 
 
 @pytest.mark.parametrize(
-    ("lost", "last_ms", "holds"), [(0, 54.0, True), (1, 54.0, False), (0, 56.0, False)]
+    ("lost", "moved_ms", "last_ms", "holds"),
+    [
+        (0, 90.0, 54.0, True),
+        (1, 90.0, 54.0, False),
+        (0, 90.0, 56.0, False),
+        (0, 53.0, 54.0, False),  # as near to full knowledge, but nothing was gained
+    ],
 )
 def test_the_loop_holds_when_nothing_is_lost_and_the_last_round_is_near_full_knowledge(
-    lost: int, last_ms: float, holds: bool
+    lost: int, moved_ms: float, last_ms: float, holds: bool
 ) -> None:
     done = ReplanRound(0.0, 2, 0.8, 0.4, 0.39, 3, switched=True, learn_s=2.0, plan_s=1.0)
     seen = LoopRun(
         [
             Phase("before", 0, 1, 50.0),
-            Phase("moved", 1, 2, 90.0),
+            Phase("moved", 1, 2, moved_ms),
             Phase("round 1", 2, 3, 70.0, done),
             Phase("round 2", 3, 4, last_ms, replace(done, switched=False)),
             Phase(FULL_KNOWLEDGE, 4, 5, 50.0),

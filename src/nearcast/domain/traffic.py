@@ -27,7 +27,7 @@ class Traffic:
     until_s: float
     """The window, in Unix time."""
     places_km: Mapping[str, tuple[float, float]]
-    """By client: the median of the places that it told in the window."""
+    """By client: the place that it told last in the window."""
     published: Mapping[Member, int]
     """How many messages each publisher sent to each topic in the window."""
     subscriptions: Mapping[Member, bool]

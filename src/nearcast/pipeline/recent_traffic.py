@@ -150,19 +150,21 @@ def _places(rows: DataFrame) -> tuple[dict[str, tuple[float, float]], int]:
         lambda left, right: left & right,
         (sf.coalesce(sf.abs(axis) <= _LARGEST_KM, sf.lit(False)) for axis in ("x_km", "y_km")),
     )
+    # the median of a window would have a client that moves where it was half a window ago
+    newest = sf.max_by(sf.struct("x_km", "y_km"), sf.when(is_place, sf.col("time")))
     found = (
         rows.groupBy("client")
         .agg(
-            *(sf.median(sf.when(is_place, sf.col(axis))).alias(axis) for axis in ("x_km", "y_km")),
+            newest.alias("place"),
             sf.count_if(~is_place | ~_is_named("client")).alias("bad"),
         )
         .toArrow()
         .to_pylist()
     )
     places = {
-        row["client"]: (row["x_km"], row["y_km"])
+        row["client"]: (row["place"]["x_km"], row["place"]["y_km"])
         for row in found
-        if row["client"] and row["x_km"] is not None
+        if row["client"] and row["place"] is not None
     }
     return places, sum(row["bad"] for row in found)
 

@@ -222,7 +222,7 @@ class EventLog:
             counters.last_error = counts.last_error
             self._note_kafka(counts.kafka, before.kafka)
             for _ in range(counts.flushes - before.flushes):
-                self._flushes.pop(0).set_result(None)
+                _settle(self._flushes.pop(0))
             if dropped and self._is_closed:
                 _log.error("event log: %d rows are lost, the disk refused them", dropped)
 
@@ -240,7 +240,7 @@ class EventLog:
         """Go on without the process for a while; what it held is lost."""
         self._ended.set()
         for one in self._flushes:
-            one.set_result(None)
+            _settle(one)
         self._flushes.clear()
         if self._is_closed:
             return
@@ -252,6 +252,11 @@ class EventLog:
         counters.errors += 1
         _log.error("event log: %s; %d rows are lost", reason, counters.rows_held)
         counters.rows_held = 0
+
+
+def _settle(flushed: asyncio.Future[None]) -> None:
+    if not flushed.done():  # who asked for it may have gone
+        flushed.set_result(None)
 
 
 def _sound(rows: Sequence[Row]) -> list[Row]:

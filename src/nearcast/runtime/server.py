@@ -27,8 +27,8 @@ from nearcast.links.steady_clock import SteadyClock
 from nearcast.runtime.config import ServerConfig
 from nearcast.runtime.config_files import read_key_file
 from nearcast.runtime.event_log import EventLog
-from nearcast.runtime.http_endpoint import HttpEndpoint
 from nearcast.runtime.metrics import ServerMetrics
+from nearcast.runtime.operator_requests import operator_endpoint
 from nearcast.runtime.orders_file import OrdersFile
 from nearcast.runtime.peer_trust import PeerTrust
 from nearcast.runtime.port_reader import PortReader
@@ -176,15 +176,7 @@ class LiveServer:
             self._events,
             self._peer_trust,
         )
-        self.http = HttpEndpoint(
-            config.http.host,
-            config.http.port,
-            metrics=self.metrics.text,
-            health=self.report.health,
-            warnings=self.report.warnings,
-            status=self.report.status,
-        )
-        self.report.http = self.http
+        self.http = operator_endpoint(config.http, self.report, self.metrics, self._events)
         await self.http.start()
         opened.push_async_callback(self.http.close)
         opened.push_async_callback(self._mesh.close)

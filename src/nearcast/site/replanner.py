@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import AbstractContextManager, ExitStack, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -23,7 +23,8 @@ from nearcast.domain.traffic import PresentScenario, Traffic, bring_up_to_date
 from nearcast.errors import ConfigError, NearcastError, PipelineError
 from nearcast.planning.request import PlanRequest
 from nearcast.planning.switching import weigh_new_plan
-from nearcast.site.layout import SiteFolder
+from nearcast.site.layout import MANAGER, SiteFolder
+from nearcast.site.log_access import flush_logs
 from nearcast.site.plan_access import (
     ManagerAccess,
     SitePlanInForce,
@@ -81,6 +82,9 @@ class SiteOfReplanner:
     """The event log of all its servers."""
     rounds: RoundsFolder
     """Where plans are written, readable by the manager."""
+    server_urls: Sequence[str] = ()
+    """Of the HTTP side of servers whose log is asked for before it is read; others write theirs
+    when a segment ends."""
 
     @classmethod
     def of_folder(cls, site: SiteFolder) -> SiteOfReplanner:
@@ -90,6 +94,7 @@ class SiteOfReplanner:
             site.scenario,
             site.event_log,
             RoundsFolder(site.folder / "replans"),
+            [f"http://127.0.0.1:{one.http_port}" for one in site.servers if one.server != MANAGER],
         )
 
 
@@ -174,11 +179,12 @@ class Replanner:
         return self._decide(found, present, request, force)
 
     def _learn(self) -> Traffic:
+        until_s = self._clock()
+        flush_logs(self._site.server_urls)
         if not any(self._site.log.glob("publications/[!._]*.parquet")):
             raise PipelineError(f"{self._site.log}: the event log is empty")  # no need for Spark
         from nearcast.pipeline.recent_traffic import learn_traffic
 
-        until_s = self._clock()
         window_s = self._settings.window_s or self._settings.every_s
         traffic = learn_traffic(
             self._spark.session(),
@@ -236,9 +242,10 @@ class Replanner:
         """Return the mean delay since the plan of the round is in force, if the log tells it."""
         from nearcast.pipeline.recent_traffic import measure_delay
 
-        since_s = max(since_s, self._switched_s)
+        since_s, until_s = max(since_s, self._switched_s), self._clock()
+        flush_logs(self._site.server_urls)
         try:
-            return measure_delay(self._spark.session(), self._site.log, since_s, self._clock())
+            return measure_delay(self._spark.session(), self._site.log, since_s, until_s)
         except (NearcastError, OSError) as error:
             self._spark.forget()
             _log.warning("the round is not measured: %s", error)

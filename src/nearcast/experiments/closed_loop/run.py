@@ -139,6 +139,9 @@ def judge(
     (full,) = (one for one in seen.phases if one.name == FULL_KNOWLEDGE)
     points = [_point(one, costs, delay_factor, full.measured_ms) for one in seen.phases]
     last = [point for point in points if point.switched is not None][-1]
+    (moved,) = (point for point in points if point.phase == "moved")
+    # where all is slow after a switch, full knowledge is no measure
+    is_better = last.measured_ms < moved.measured_ms
     counts = seen.counts
     is_whole = counts.acknowledged == counts.published and not (
         counts.lost or counts.doubled or twice
@@ -151,7 +154,7 @@ def judge(
         doubled=counts.doubled,
         processed_twice=twice,
         of_full_knowledge=last.of_full_knowledge,
-        holds=is_whole and last.of_full_knowledge <= 1 + TOLERANCE,
+        holds=is_whole and is_better and last.of_full_knowledge <= 1 + TOLERANCE,
     )
 
 
