@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from heapq import heappop, heappush
+from math import ceil
 
 from nearcast.wire.actions import Datagram
 from nearcast.wire.flights import Packet, pack_frames
@@ -10,6 +12,9 @@ from nearcast.wire.server_session import ServerSession
 from nearcast.wire.settings import WireSettings
 
 __all__ = ["SessionSender"]
+
+_TOGETHER_S = 0.02
+"""Sessions are looked at together: each wake-up costs more than a look."""
 
 
 class SessionSender:
@@ -22,8 +27,9 @@ class SessionSender:
         self.outgoing: list[Datagram] = []
         """Datagrams that are ready."""
         self._awaiting: dict[int, ServerSession] = {}
-        """Sessions with unconfirmed notifications, by index."""
-        self._next_resend = float("inf")
+        """Sessions with unconfirmed notifications, by index; each has an entry in `_due`."""
+        self._due: list[tuple[float, int]] = []
+        """A heap: when to look at which session next. All of ten thousand would take too long."""
         self._has_urgent = False
 
     def mark(self, session: ServerSession) -> None:
@@ -56,17 +62,18 @@ class SessionSender:
 
         Sessions that have the same frames to get share the packing of them.
         """
-        if not self.queued and not self.outgoing and now < self._next_resend:
+        is_resend_due = bool(self._due) and now >= self._due[0][0]
+        if not (self.queued or self.outgoing or is_resend_due):
             return []  # nearly always, when other servers talk
         sent = self.outgoing[:]
         self.outgoing.clear()  # others hold the list, too
-        if now >= self._next_resend:
+        if is_resend_due:
             self._resend(now, sent)
         queued, self.queued = self.queued, []
         if self._has_urgent:
             self._has_urgent = False
             queued.sort(key=lambda session: session.urgent == 0)
-        wait_s, awaiting = self._wait_s, self._awaiting
+        awaiting, due = self._awaiting, ceil((now + self._wait_s) / _TOGETHER_S) * _TOGETHER_S
         # the frames are kept beside their packets, so that no other frame can get the same id
         packed: dict[tuple[int, ...], tuple[list[Packet], list[bytes]]] = {}
         alone: bytes | None = None
@@ -78,8 +85,9 @@ class SessionSender:
                 continue
             if since is not None:
                 packets, alone = pack_frames(frames, session.room, now, since), None
-                if session.send(packets, sent):
+                if session.send(packets, sent) and session.index not in awaiting:
                     awaiting[session.index] = session
+                    heappush(self._due, (due, session.index))
                 continue
             if len(frames) != 1 or frames[0] is not alone:  # else as for the session before
                 alone = frames[0] if len(frames) == 1 else None
@@ -88,21 +96,26 @@ class SessionSender:
                 if known is None:
                     known = packed[key] = (pack_frames(frames, session.room, now), frames)
                 packets = known[0]
-            if session.send(packets, sent):
+            if session.send(packets, sent) and session.index not in awaiting:
                 awaiting[session.index] = session
-        if awaiting and queued:
-            self._next_resend = min(self._next_resend, now + wait_s)
+                heappush(self._due, (due, session.index))
         return sent
 
     def next_wakeup(self) -> float:
         """Return when `flush` may have something to repeat; infinity when nothing waits."""
-        return float("-inf") if self.queued or self.outgoing else self._next_resend
+        if self.queued or self.outgoing:
+            return float("-inf")
+        return self._due[0][0] if self._due else float("inf")
 
     def _resend(self, now: float, sent: list[Datagram]) -> None:
-        self._next_resend = float("inf")
-        for index, session in list(self._awaiting.items()):
-            if session.is_open and session.awaits_receipts:
-                sent.extend(session.resend(now))
-                self._next_resend = min(self._next_resend, session.next_resend())
-            else:
-                del self._awaiting[index]
+        while self._due and self._due[0][0] <= now:
+            _, index = heappop(self._due)
+            session = self._awaiting.get(index)
+            if session is None or not (session.is_open and session.awaits_receipts):
+                self._awaiting.pop(index, None)
+                continue
+            sent.extend(session.resend(now))
+            due = session.next_resend()
+            if due <= now:  # it cannot be sent anything now
+                due = now + self._wait_s
+            heappush(self._due, (ceil(due / _TOGETHER_S) * _TOGETHER_S, index))
