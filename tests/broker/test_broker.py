@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from random import Random
 
 import pytest
+from msgspec import structs
 
 from broker.hosting import FakeHost
 from broker.making import advance, broker_with, handle, handle_copies, message
@@ -24,7 +26,7 @@ from nearcast.broker.notifications import (
 )
 from nearcast.broker.ownership import Token
 from nearcast.broker.requests import ProcessRequest
-from nearcast.broker.sequence_gate import Verdict
+from nearcast.broker.sequence_gate import SequenceGate, Verdict
 from nearcast.broker.topic_settings import TopicSettings
 from nearcast.broker.topic_spool import SpoolView
 from nearcast.errors import ConfigError
@@ -174,6 +176,41 @@ def test_a_lost_copy_is_asked_for_and_recalled_from_the_spool() -> None:
     assert here.recall("t", "a", 1, ((7, 2**62),)) == ([], 0)
     assert here.recall("t", "b", 1, ((1, 2),)) == ([], 0)
     assert here.recall("x", "a", 1, ((1, 2),)) == ([], 0)
+
+
+def test_a_long_history_is_asked_for_once_while_newer_copies_wait() -> None:
+    there = broker_with(TopicSettings("t", 10_000))
+    sent = [message("a", sequence) for sequence in range(1, 4_001)]
+    history, now = iter(sent[:3_000]), 0.0
+    nacks, taken = [], 0
+    for newer in sent[3_000:]:  # 1,000 a second, of which each comes before three old ones
+        now += 0.001
+        actions = handle_copies(there, [newer, *islice(history, 3)], "here", now)
+        nacks += actions.nacks
+        taken += len(stored(actions))
+    assert nacks == [Nack("t", "a", 1, ((4, 3_000),), copied_by="here")]
+    assert taken == len(sent)
+
+
+def test_what_is_asked_for_and_stops_coming_is_asked_for_again() -> None:
+    there = broker_with(TopicSettings("t", 100))
+    sent = [message("a", sequence) for sequence in range(1, 11)]
+    asked = [
+        one.missing
+        for now, come in ((0, [9]), (1, [1, 9]), (2, [9]), (3, [3, 2, 4, 9]), (4, [9]))
+        for one in handle_copies(there, [sent[at - 1] for at in come], "here", now).nacks
+    ]
+    assert asked == [((1, 8),), ((2, 8),), ((5, 8),)]
+
+
+def test_copies_leave_room_for_what_publishers_send_too_early() -> None:
+    gate = SequenceGate(window=4, held_limit=8)
+    copies = [structs.replace(message("a", at), origin=Origin.COPY) for at in range(2, 12)]
+    verdicts = [gate.admit(one)[0] for one in copies]
+    assert verdicts == [Verdict.HELD] * 4 + [Verdict.TOO_EARLY] * 6
+    own = [gate.admit(message("b", at))[0] for at in range(2, 8)]
+    assert own == [Verdict.HELD] * 3 + [Verdict.TOO_EARLY] * 3  # its window is 4
+    assert gate.held == 7
 
 
 def test_a_broker_that_is_new_gets_what_is_durable_and_the_rest_when_it_is() -> None:

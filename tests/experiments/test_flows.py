@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from nearcast.experiments.flows.load import Findings, Heard, Load, check
+from nearcast.experiments.flows.pauses import Move, Span, longest_ms, quiet_spans, spans_of
 from nearcast.experiments.flows.run import FlowTrial, run
 
 
@@ -41,6 +42,29 @@ def test_the_check_counts_what_should_not_be(
     numbers: list[tuple[int, int]], findings: Findings
 ) -> None:
     assert check(made(numbers)) == findings
+
+
+def test_a_pause_is_the_longest_of_what_a_hand_over_may_have_held_up() -> None:
+    load = Load()
+    for number in range(1000):  # 100 a second, of which the even ones move
+        at_s, key = number / 100, "moves" if number % 2 == 0 else "stays"
+        delay_s = 0.4 if 495 <= number <= 505 else 0.7 if number == 800 else 0.01
+        load.sent_s["p", number], load.keys["p", number] = at_s, key
+        maker = "taker" if key == "moves" and at_s + delay_s > 5.3 else "giver"
+        load.heard.append(Heard("p", number, key, 0, at_s + delay_s, maker))
+    (span,) = spans_of(load, [Move(5.0, "taker")], {"moves"})
+    assert span == pytest.approx((4.8, 5.41))  # the first one of the taker was heard at 5.31
+    assert longest_ms(load, [span], {"moves"}) == pytest.approx([400.0])  # 8.0 is another matter
+    quiet = quiet_spans(0.0, span.since_s, [span])
+    assert len(quiet) == 7
+    assert longest_ms(load, quiet, {"moves"}) == pytest.approx([10.0] * 7)
+
+
+def test_a_hand_over_after_which_nothing_comes_lasts_to_the_end() -> None:
+    load = made(GOOD)
+    (span,) = spans_of(load, [Move(2.0, "taker")], {"k"})
+    assert span == Span(1.8, 5.1)
+    assert longest_ms(load, [span], {"k"}) == [8e3]
 
 
 @pytest.mark.slow

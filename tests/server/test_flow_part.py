@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from functools import partial
+from itertools import count
 
 import pytest
 from msgspec import structs
@@ -388,3 +391,26 @@ def test_a_hand_over_holds_messages_up_for_two_syncs_and_four_hops_and_no_timer(
     assert 0 < min(others_ms) <= max(others_ms) < allowed_ms
     # a server that tells something of the output for the first time asks who hears it
     assert first_ms < allowed_ms + 2 * hop_ms
+
+
+def test_hard_work_has_its_turn_when_all_that_arrived_is_taken(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made = FlowSite(3, is_inline=True)
+    flows, passes = made.node("cloud").flows, list[str]()
+    ticks = count()
+    monkeypatch.setattr(flows, "_clock", lambda: 0.02 * next(ticks))  # all takes too long
+    runtime = flows._runtime
+    for owner, name in ((flows, "on_timer"), (runtime, "run")):
+        call = getattr(owner, name)
+        monkeypatch.setattr(owner, name, partial(_noted, passes, name, call))
+    made.publish(60, pause_s=0.0005)
+    made.site.run(5.0)
+    made.check()
+    assert passes.count("run") > 20
+    assert "run run" not in " ".join(passes)
+
+
+def _noted(passes: list[str], name: str, call: Callable[[float], None], now: float) -> None:
+    passes.append(name)
+    call(now)

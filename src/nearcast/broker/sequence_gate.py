@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from enum import Enum, auto
 
 from nearcast.spool.changes import Position
-from nearcast.wire.publication import Publication
+from nearcast.wire.publication import Origin, Publication
 
 __all__ = ["MARK", "Ranges", "SequenceGate", "Stream", "Verdict", "is_well_formed"]
 
@@ -21,6 +21,8 @@ Ranges = tuple[tuple[int, int], ...]
 _LARGEST = (1 << 63) - 1
 _LONGEST_ID_BYTES = 1024
 _NEVER = float("-inf")
+_ASK_AGAIN_S = 0.1
+"""Least time between two requests for missing publications of a stream."""
 MARK = "\0"
 """What names begin with that stand among the publishers and are none: no client may have such."""
 
@@ -53,6 +55,8 @@ class Stream:
 
     __slots__ = (
         "asked_at_s",
+        "asked_from",
+        "asked_through",
         "durable",
         "epoch",
         "held",
@@ -75,7 +79,9 @@ class Stream:
         self.held: dict[int, Publication] = {}
         """Those that came too early, by sequence."""
         self.asked_at_s = _NEVER
-        """When the missing ones were last asked for."""
+        """When missing ones were last asked for, or seen to come."""
+        self.asked_from = self.asked_through = 0
+        """How far it was then, and the last one that was asked for."""
         self.home: str | None = None
         """The server that forwards the publications; None when the publisher has a session here."""
         self.is_owned = False
@@ -97,6 +103,19 @@ class Stream:
         """Process it here from now on: others have told all that was taken before."""
         self.is_owned, self.told = True, (self.epoch, self.sequence)
 
+    def may_ask(self, through: int, now_s: float) -> bool:
+        """Note that missing publications are asked for; False when they are on their way.
+
+        A long history takes its time: to ask again meanwhile would have most of it sent twice.
+        """
+        if now_s < self.asked_at_s + _ASK_AGAIN_S:
+            return False
+        is_coming = self.asked_from < self.sequence < self.asked_through
+        self.asked_at_s, self.asked_from = now_s, self.sequence
+        if not is_coming:
+            self.asked_through = through
+        return not is_coming
+
     @property
     def position(self) -> Position:
         """How far its publications were taken."""
@@ -114,9 +133,10 @@ class SequenceGate:
     Parameters
     ----------
     window
-        How far ahead of a missing publication another may be to wait for it.
+        How far ahead of a missing publication another may be to wait for it. Copies may be
+        further ahead: their broker goes on while it sends a long history.
     held_limit
-        How many publications may wait in all.
+        How many publications may wait in all; copies fill no more than half of it.
     """
 
     def __init__(self, window: int = 64, held_limit: int = 4096) -> None:
@@ -140,7 +160,12 @@ class SequenceGate:
             return Verdict.TAKEN, [publication, *self._released(stream)]
         if sequence <= stream.sequence or sequence in stream.held:
             return Verdict.DUPLICATE, []
-        if sequence > stream.sequence + self._window or self.held >= self._held_limit:
+        if publication.origin is Origin.COPY:
+            is_too_early = self.held >= self._held_limit // 2
+        else:
+            is_far = sequence > stream.sequence + self._window
+            is_too_early = is_far or self.held >= self._held_limit
+        if is_too_early:
             return Verdict.TOO_EARLY, []
         stream.held[sequence] = publication
         self.held += 1

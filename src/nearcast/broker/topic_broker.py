@@ -25,9 +25,6 @@ from nearcast.wire.publication import Origin, Publication
 
 __all__ = ["TopicBroker"]
 
-_ASK_AGAIN_S = 0.1
-"""Least time between two requests for the same missing publications."""
-
 
 class TopicBroker:
     """State machine of one topic; `Broker` drives it.
@@ -369,9 +366,8 @@ class TopicBroker:
         for (publisher, copied_by), through in behind.items():
             stream = self._streams[publisher]
             missing = self._gate.missing(publisher, through)
-            if not missing or now_s < stream.asked_at_s + _ASK_AGAIN_S:
+            if not missing or not stream.may_ask(missing[-1][1], now_s):
                 continue  # they came later in this pass, or are on their way
-            stream.asked_at_s = now_s
             actions.nacks.append(
                 Nack(self.settings.topic, publisher, stream.epoch, missing, stream.home, copied_by)
             )

@@ -26,9 +26,10 @@ def overlaps(one: Part, other: Part) -> bool:
 
 
 def describe_part(part: Part) -> str:
-    """Return a part for people."""
-    net = "" if part.net is None else f" of net {'.'.join(part.net) or 'cloud'}"
-    return f"[{part.low}, {part.high}){net}"
+    """Return a part for people, in percent of all indexes."""
+    low, high = 100 * part.low / INDEX_END, 100 * part.high / INDEX_END
+    net = "" if part.net is None else f" of {'.'.join(part.net) or 'the cloud'}"
+    return f"{low:g}..{high:g} %{net}"
 
 
 class Ledger:

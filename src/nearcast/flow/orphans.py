@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from nearcast.flow.handovers import HandOvers
 from nearcast.flow.instance import Instance
-from nearcast.flow.ledger import Ledger, overlaps
+from nearcast.flow.ledger import Ledger, describe_part, overlaps
 from nearcast.flow.messages import Held, HeldWanted, Part, PlacedPart
 from nearcast.flow.running_flow import RunningFlow
 from nearcast.flow.stored import UnderWay
@@ -162,7 +162,7 @@ class Orphans:
                 instance.ledger.place(piece, server)
                 instance.has_change = True
                 if server == self._server:
-                    detail = f"[{piece.low}, {piece.high}) of a server that is gone, without state"
+                    detail = f"{describe_part(piece)} of a server that is gone, without state"
                     self._flow.incident(component, "taken back", detail)
         if not any(self._orphaned(instance)):
             del self._rounds[component], self._before[component]

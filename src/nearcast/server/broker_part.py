@@ -368,9 +368,8 @@ class BrokerPart:
         if not is_asked_for and not self.topics.is_proved(server, topic):
             raise WireError(f"it has not claimed {topic!r} of {publisher!r}")
         found, gone = self.broker.recall(topic, publisher, epoch, nack.missing)
-        self._peers.send_copies(server, topic, found)
-        if gone:
-            self._peers.send(server, Advance(topic, publisher, epoch, gone))
+        after = Advance(topic, publisher, epoch, gone) if gone else None
+        self._peers.send_missing(server, topic, found, after)
 
     def _on_spool_damaged(self, server: str, message: SpoolDamaged, _now: float) -> None:
         self._shares.ask(server, message.topic, bulk=False)

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from functools import partial
 
 from nearcast.flow.flow_runtime import FlowRuntime
+from nearcast.flow.ledger import describe_part
 from nearcast.flow.load_loop import (
     Decision,
     Give,
@@ -112,7 +113,7 @@ class FlowLoad:
         net, low, high = part.net, part.low, part.high
         problem = self._runtime.hand_over(one.flow, one.component, net, low, high, one.to, now)
         event = "not given" if problem else "gives"
-        detail = f"[{low}, {high}) to {one.to}: {problem or one.why}"
+        detail = f"{describe_part(part)} to {one.to}: {problem or one.why}"
         self._note(one.flow, one.component, event, detail, now)
 
     # Room here

@@ -92,6 +92,10 @@ class FlowPart:
         self._held_up: frozenset[str] = frozenset()
         self._is_idle = True
         """Whether there is nothing to do in any pass until orders name flows."""
+        self._is_spent = False
+        """Whether processors have had their time until the next timer, which comes once all that
+        has arrived is taken. Else each arrival would cost a batch, and messages would wait unseen
+        in the links, reports and acknowledgements behind them."""
         self._events: deque[FlowEvent] = deque(maxlen=_MOST_EVENTS)
         self.watch = FlowWatch(peers, effects, settings.report_interval_s, self._runtime.report)
         """How the flows are doing."""
@@ -148,6 +152,7 @@ class FlowPart:
 
     def on_timer(self, now: float) -> None:
         """Do what is due."""
+        self._is_spent = False
         self._runtime.on_timer(now)
         if now >= self._outputs.repeat_at:
             self._outputs.repeat(now)
@@ -169,10 +174,9 @@ class FlowPart:
         if self._is_idle:
             return
         runtime, until = self._runtime, self._clock() + _BUDGET_S
-        while runtime.has_work:
+        while runtime.has_work and not self._is_spent:
             runtime.run(now)
-            if self._clock() >= until:
-                break
+            self._is_spent = self._clock() >= until
         actions = runtime.take_actions(now)
         if actions.to_store is not None:
             self._effects.out.to_store.append(actions.to_store)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
 from nearcast.errors import NearcastError, WireError
@@ -17,6 +17,8 @@ __all__ = ["Peers"]
 T = TypeVar("T")
 _COPIES_BYTES = 64 << 10
 """Records in one message of copies: a large spool goes in pieces."""
+_FEW_COPIES = 64
+"""That a broker misses: they go with all other messages, and hold them up for a moment only."""
 
 
 class Peers:
@@ -127,6 +129,15 @@ class Peers:
             size += len(record)
         if records:
             self._send_records(server, topic, records, bulk, wants_ack)
+
+    def send_missing(
+        self, server: str, topic: str, found: Sequence[Publication], after: MeshMessage | None
+    ) -> None:
+        """Copy what another broker misses, and then say something; a long history is bulk."""
+        is_long = len(found) > _FEW_COPIES
+        self.send_copies(server, topic, found, bulk=is_long)
+        if after is not None:
+            self._channels.send(server, encode_mesh(after), bulk=is_long)
 
     def _send_records(
         self, server: str, topic: str, records: list[bytes], bulk: bool, wants_ack: bool

@@ -33,6 +33,8 @@ class Heard:
     key: str
     count: int
     at_s: float
+    server: str = ""
+    """That made it."""
 
 
 @dataclass(slots=True)
@@ -120,7 +122,8 @@ async def drive(
     def hear(one: Notification) -> None:
         body = json.loads(one.payload)
         told = body.get("count", 0)
-        load.heard.append(Heard(body["p"], body["n"], body["key"], told, steady_now()))
+        server = one.publisher.rpartition("@")[2]
+        load.heard.append(Heard(body["p"], body["n"], body["key"], told, steady_now(), server))
 
     clients[HEARER].on_notification(hear)
     try:

@@ -6,12 +6,12 @@ import asyncio
 import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from math import nan
 from pathlib import Path
 from random import Random
 
 from nearcast.experiments.flows.flow_site import FlowLayout, FlowSite, open_flow_site
 from nearcast.experiments.flows.load import Load, check, drive
+from nearcast.experiments.flows.pauses import Move, longest_ms, quiet_spans, spans_of
 from nearcast.experiments.flows.step_kills import (
     GIVER_STEPS,
     TAKER_STEPS,
@@ -30,7 +30,7 @@ __all__ = ["CASES", "FlowPoint", "FlowTrial", "run"]
 CASES = ("hand-over", "kill", "steps", "scale-out")
 _TALLY = Component(TALLY, ("trial/in",), "trial/out", {}, ContentMapping("key"))
 _HALF = INDEX_END // 2
-_BEFORE_S, _AFTER_S, _BETWEEN_S = 0.2, 1.0, 1.5
+_BETWEEN_S = 1.5
 _QUIET_S = 8.0
 """Without a hand-over, at the beginning: what the machine does to messages anyway."""
 _KEYS = 64
@@ -75,8 +75,8 @@ class FlowPoint:
     undivided: int = 0
     """Kills after which some index had no holder, or more than one, for a minute."""
     pause_p50_ms: float | None = None
-    """Of hand-overs: the longest that a message of the moved part took which was sent within a
-    second of it."""
+    """Of hand-overs: the longest that a message of the moved part took which it may have held up;
+    see `pauses`."""
     pause_p99_ms: float | None = None
     usual_pause_p99_ms: float | None = None
     """The same of spans of that length without a hand-over."""
@@ -111,33 +111,24 @@ def run(
 def _hand_overs(site: FlowSite, trial: FlowTrial) -> FlowPoint:
     """Move the lower half of all indexes to and fro while messages come."""
     site.run_flow(_TALLY)
-    moved_s: list[float] = []
+    moves: list[Move] = []
 
     async def move(_load: Load) -> None:
         await asyncio.sleep(_QUIET_S)
         ends = ("cloud", "e2")
         for number in range(trial.hand_overs):
             giver, taker = ends[number % 2], ends[1 - number % 2]
-            moved_s.append(steady_now())
+            moves.append(Move(steady_now(), taker))
             await asyncio.to_thread(site.move, giver, taker, 0, _HALF)
             await asyncio.sleep(_BETWEEN_S)
 
     load = asyncio.run(drive(site, trial.rate_hz, _KEYS, move))
     found = check(load)
     moving = frozenset(key for key in set(load.keys.values()) if _is_in_half(key))
-    began_s, quiet_until_s = min(load.sent_s.values()), moved_s[0] - _BEFORE_S
-    quiet_s = [
-        at
-        for step in range(int(10 * _QUIET_S))
-        if (at := began_s + _BEFORE_S + step / 10) + _AFTER_S <= quiet_until_s
-    ]
-    pauses_ms, usual_ms = (
-        [
-            1e3 * max(load.delays_s(at - _BEFORE_S, at + _AFTER_S, moving), default=nan)
-            for at in some
-        ]
-        for some in (moved_s, quiet_s)
-    )
+    spans = spans_of(load, moves, moving)
+    began_s, quiet_until_s = min(load.sent_s.values()), spans[0].since_s
+    pauses_ms = longest_ms(load, spans, moving)
+    usual_ms = longest_ms(load, quiet_spans(began_s, quiet_until_s, spans), moving)
     quiet_ms = [1e3 * one for one in load.delays_s(0.0, quiet_until_s, moving)]
     return FlowPoint(
         "hand-over",
@@ -148,7 +139,7 @@ def _hand_overs(site: FlowSite, trial: FlowTrial) -> FlowPoint:
         found.doubled,
         found.out_of_order,
         found.told_late,
-        hand_overs=len(moved_s),
+        hand_overs=len(moves),
         pause_p50_ms=percentile(pauses_ms, 0.5),
         pause_p99_ms=percentile(pauses_ms, 0.99),
         usual_pause_p99_ms=percentile(usual_ms, 0.99),
