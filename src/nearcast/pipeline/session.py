@@ -115,9 +115,11 @@ def _start(settings: SparkSettings) -> tuple[SparkSession, bool]:
     told = _told_by_submit()
     master = settings.master or told.get("spark.master", _OWN_MASTER)
     _check_master(master)
-    # Workers must run the driver's Python, with its packages, not the first one on the PATH.
-    if "spark.pyspark.python" not in settings.conf:
-        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    # Workers must run the driver's Python, with its packages, not the first one on the PATH. A
+    # setting that spark-submit has not read goes unheard, but for the environment.
+    if (python := settings.conf.get("spark.pyspark.python")) is not None:
+        os.environ["PYSPARK_PYTHON"] = python
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     if is_embedded(master):
         # Spark would look for a name and an address of this host, and warn when they differ.
