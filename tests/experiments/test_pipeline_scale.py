@@ -12,7 +12,7 @@ from nearcast.errors import PipelineError
 from nearcast.experiments import pipeline_scale
 from nearcast.experiments.pipeline_scale import LogCase
 from nearcast.pipeline.manifest import StageRecord
-from nearcast.pipeline.raw_logs import LogShape
+from nearcast.pipeline.raw_logs import LogShape, write_publication_log
 
 
 def case(clients: int) -> LogCase:
@@ -50,8 +50,7 @@ def test_growth_and_the_largest_object_of_the_driver_are_told(
 ) -> None:
     cases = [case(20), case(200)]
     dirty = {
-        one.shape.clients: pipeline_scale.write_publication_log(tmp_path / "l.csv", one.shape, 1)
-        for one in cases
+        one.shape.clients: write_publication_log(tmp_path / "l.csv", one.shape, 1) for one in cases
     }
     pretend(monkeypatch, dirty)
     small, large = pipeline_scale.summary(list(pipeline_scale.run(cases)))

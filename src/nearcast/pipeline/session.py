@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import signal
@@ -102,10 +103,29 @@ def open_session(settings: SparkSettings | None = None) -> Iterator[SparkSession
         yield session
     finally:
         if is_ours:
-            session.stop()
+            _stop(session)
             # Spark's own handler would ask a session that is gone to cancel its jobs
             if threading.current_thread() is threading.main_thread():
                 signal.signal(signal.SIGINT, on_interrupt or signal.SIG_DFL)
+
+
+def _is_not_of_py4j(record: logging.LogRecord) -> bool:
+    """Leave out the pages that py4j logs of a call that Ctrl-C or the JVM's end broke off.
+
+    It has no logger of its own for them, and raises the error besides.
+    """
+    return "py4j" not in record.pathname
+
+
+def _stop(session: SparkSession) -> None:
+    """Stop a session; what is left of one whose JVM is gone is forgotten."""
+    from py4j.protocol import Py4JError
+
+    try:
+        session.stop()
+    except (Py4JError, OSError):
+        # Whoever used it has heard of it.
+        is_alive(session)
 
 
 def _start(settings: SparkSettings) -> tuple[SparkSession, bool]:
@@ -127,6 +147,7 @@ def _start(settings: SparkSettings) -> tuple[SparkSession, bool]:
     from pyspark.errors import PySparkException
     from pyspark.sql import SparkSession
 
+    logging.getLogger().addFilter(_is_not_of_py4j)
     running = SparkSession.getActiveSession()
     if running is not None and settings.master in (None, running.sparkContext.master):
         return running, False
@@ -179,7 +200,7 @@ def _last_error(said: IO[bytes]) -> str:
     """Return what a JVM that did not come up said last."""
     said.seek(0)
     text = said.read().decode(errors="replace")
-    found = re.search(r"^Error.*\n.*", text, re.MULTILINE)
+    found = re.search(r"^(Invalid|Error).*\n.*", text, re.MULTILINE)
     return "" if found is None else found.group().replace("\n", ": ").removesuffix(": ")
 
 

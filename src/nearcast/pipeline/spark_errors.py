@@ -34,6 +34,8 @@ def clear_errors(what: str) -> Iterator[None]:
         yield
     except (Py4JError, PySparkException) as error:
         raise PipelineError(f"{what}: {reason_of(str(error))}") from error
+    except ConnectionRefusedError as error:  # by the JVM, of a call after the one that missed it
+        raise PipelineError(f"{what}: {reason_of(_GONE[0])}") from error
 
 
 def reason_of(text: str) -> str:
