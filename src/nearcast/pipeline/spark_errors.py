@@ -18,6 +18,7 @@ _CALLED = "An error occurred while calling "
 _JAVA_CLASS = re.compile(r"^: (?:[\w.$]+(?:Exception|Error): )?")
 _CODE = re.compile(r"^\[[A-Z0-9_.]+\]\s*|\s*SQLSTATE: \w+$")
 _CAUSE = re.compile(r"^Caused by: (?:[\w.$]+(?:Exception|Error): )?", re.MULTILINE)
+_NO_CLASS = re.compile(r"ClassNotFoundException: (?:Class )?([\w.$]+)")
 _PYTHON_ERROR = re.compile(r"^[\w.]+(?:Error|Exception|Interrupt): ")
 
 
@@ -48,6 +49,11 @@ def reason_of(text: str) -> str:
         return "Spark ran out of memory; give it more with --driver-memory"
     if any(sign in text for sign in _GONE):
         return "Spark's JVM has ended; was it killed, or short of memory (--driver-memory)?"
+    if missing := _NO_CLASS.search(text):
+        return (
+            f"Spark has no {missing[1]}; give what has it with "
+            "--conf spark.jars.packages=GROUP:NAME:VERSION"
+        )
     lines = [line for line in text.splitlines() if line.strip() and not line.startswith("\tat ")]
     if "Traceback (most recent call last)" in text:
         python = [line for line in lines if _PYTHON_ERROR.match(line)]
