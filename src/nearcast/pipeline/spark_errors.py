@@ -47,7 +47,9 @@ def reason_of(text: str) -> str:
     """
     if "OutOfMemoryError" in text:
         return "Spark ran out of memory; give it more with --driver-memory"
-    if any(sign in text for sign in _GONE):
+    # Where Java is there to answer, py4j's own line is followed by its error.
+    is_unanswered = text.startswith(_CALLED) and len(text.split()) == len(_CALLED.split()) + 1
+    if is_unanswered or any(sign in text for sign in _GONE):
         return "Spark's JVM has ended; was it killed, or short of memory (--driver-memory)?"
     if missing := _NO_CLASS.search(text):
         return (
