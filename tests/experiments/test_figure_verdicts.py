@@ -197,6 +197,22 @@ def test_d3_favours_topics_that_are_late() -> None:
     assert verdicts[1].ours == "0 of the 1 slower pairs"
 
 
+@pytest.mark.parametrize(
+    ("unchanged", "many_late", "many_loose"),
+    [(2, True, True), (4, True, False), (5, False, False)],
+)
+def test_a_tenth_of_the_pairs_is_many(unchanged: int, many_late: bool, many_loose: bool) -> None:
+    d1 = [0.9, 0.8, 0.4, 1.0, 1.0, 1.0]
+    still = pairs(d1=d1, d3=d1)
+    tables = [pairs(d1=d1, d3=[0.8, 0.8, 0.4, 1.1, 1.0, 1.0]), *[still] * unchanged]
+    late, loose = (
+        find(tables)[0]
+        for find in (placement_findings.tight_verdicts, placement_findings.loose_verdicts)
+    )
+    assert (late.agrees, loose.agrees) == (many_late, many_loose)
+    assert "many: judged as 10 % or more" in late.why
+
+
 def plans(**by_name: tuple[list[int], list[float]]) -> Plans:
     """Homes of clients and the local share of servers, by step or method; a spool takes 7."""
     found: Plans = {}

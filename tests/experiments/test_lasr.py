@@ -78,6 +78,7 @@ def good() -> dict[str, float]:
     for name in ("lasr", "master_slave"):
         found[f"{name}_share_before_command"] = 0.0
         found[f"{name}_share_after_command"], found[f"{name}_share_of_run"] = 0.5, 0.25
+        found[f"{name}_sent_after_command"] = 5_000
     found["lasr_misdelivered_x1"] = found["lasr_misdelivered_x4"] = 3.0
     found["master_slave_misdelivered_x1"], found["master_slave_misdelivered_x4"] = 8.0, 12.0
     return found
@@ -95,6 +96,9 @@ def _answers(found: dict[str, float], **changed: float) -> list[bool]:
     [
         ({}, []),
         ({"lasr_share_after_command": 0.6}, [0]),
+        ({"lasr_share_after_command": 0.6, "lasr_sent_after_command": 225}, []),
+        ({"lasr_share_after_command": 0.61, "lasr_sent_after_command": 225}, [0]),
+        ({"lasr_share_of_run": 0.29, "lasr_sent_after_command": 225}, []),
         ({"master_slave_share_before_command": 0.01}, [0]),
         ({"lasr_edge_p95_ms": 5.1}, [1]),
         ({"lasr_left_net": 1.0}, [1]),

@@ -53,6 +53,10 @@ BAD_LINES: dict[str, list[Callable[[str], str]]] = {
         lambda line: f"{line} trailing",
         lambda line: line[: len(line) // 2],
         lambda line: f"[{line}]",
+        lambda line: f'{{"topic": "lost", {line[1:]}',
+        lambda line: f"{{'topic': 'single', {line[1:]}",
+        lambda line: line.replace('"topic": "', '"topic": {"a": "b"}, "others": "'),
+        lambda line: line.replace('"client": "', '"client": ["a"], "others": "'),
         lambda _: "3",
     ],
     "csv": [

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import sysconfig
+import tarfile
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -35,6 +36,7 @@ from pipeline.nasty_logs import write_nasty_log
 pytestmark = [pytest.mark.timeout(500), pytest.mark.slow]  # six JVMs start
 DRIVER = Path(__file__).with_name("cluster_driver.py")
 SUBMITTED = Path(__file__).parents[2] / "examples" / "spark_submit.py"
+USED = "used"
 ASKED = ("--method", "reloc", "--regions", "3", "--json")
 
 
@@ -46,17 +48,19 @@ def cluster() -> Iterator[SparkCluster]:
 
 @pytest.fixture(scope="module")
 def bare_python(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A Python that has all libraries, but not nearcast."""
+    """A Python that has all libraries, but not nearcast, and notes by which name it was run."""
     folder = tmp_path_factory.mktemp("bare")
     libraries = folder / "libraries"
     libraries.mkdir()
     for entry in Path(sysconfig.get_paths()["purelib"]).iterdir():
         if "nearcast" not in entry.name:
             (libraries / entry.name).symlink_to(entry)
-    program = folder / "python"
+    program = folder / "bin" / "python"
+    program.parent.mkdir()
     ours = Path(nearcast.__file__).parents[1]
     program.write_text(
         "#!/bin/sh\n"
+        f'echo "$0" >> "{folder}/{USED}"\n'
         f"others=$(printf %s \"$PYTHONPATH\" | tr : '\\n' | grep -vxF '{ours}' | paste -sd:)\n"
         f'PYTHONPATH="{libraries}:$others" exec "{sys.executable}" -S "$@"\n'
     )
@@ -65,6 +69,7 @@ def bare_python(tmp_path_factory: pytest.TempPathFactory) -> Path:
         [program, "-c", "import numpy, nearcast"], capture_output=True, text=True
     )
     assert "No module named 'nearcast'" in tried.stderr
+    (folder / USED).unlink()
     return program
 
 
@@ -116,6 +121,11 @@ def least() -> list[int]:
 
 def as_options(conf: Mapping[str, str]) -> list[str]:
     return [word for item in conf.items() for word in ("--conf", "=".join(item))]
+
+
+def ran_as(bare_python: Path) -> set[str]:
+    """Return the names by which the bare Python was run."""
+    return set((bare_python.parents[1] / USED).read_text().splitlines())
 
 
 @contextmanager
@@ -171,12 +181,11 @@ def test_the_whole_pipeline_runs_there_as_it_does_here_though_a_worker_dies(
     bare_python: Path,
     here: Run,
     tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     # Before the tests that kill a worker for good.
-    monkeypatch.setenv("PYSPARK_PYTHON", str(bare_python))
     lost = tmp_path / "lost"
-    there = ["--master", cluster.master, *as_options(cluster.conf)]
+    conf = {**cluster.conf, "spark.pyspark.python": str(bare_python)}
+    there = ["--master", cluster.master, *as_options(conf)]
     with running_pipeline(here.log, lost, *there) as process:
         manifest, deadline = tmp_path / "lost.unfinished" / MANIFEST_FILE, time.monotonic() + 600
         while not manifest.exists() or '"ingest"' not in manifest.read_text():
@@ -188,24 +197,32 @@ def test_the_whole_pipeline_runs_there_as_it_does_here_though_a_worker_dies(
         _, said = process.communicate()
     assert process.returncode == 0, said[-2000:]
     cluster.start_worker(0)
+    assert str(bare_python) in ran_as(bare_python)
     assert_same_run(lost, here.out)
     assert here.bad_rows == len(pq.read_table(here.out / "quarantine"))
 
 
-def test_spark_submit_says_where_and_how_and_the_run_is_that_of_here(
+def test_spark_submit_says_where_and_how_in_an_environment_that_it_brings_along(
     cluster: SparkCluster, bare_python: Path, here: Run, tmp_path: Path
 ) -> None:
-    out = tmp_path / "run"
-    conf = {**cluster.conf, "spark.sql.shuffle.partitions": "3", "spark.driver.memory": "700m"}
+    out, packed = tmp_path / "run", tmp_path / "environment.tar.gz"
+    with tarfile.open(packed, "w:gz") as archive:
+        archive.add(bare_python, "bin/python")
+    python = "./environment/bin/python"
+    conf = {
+        **cluster.conf,
+        "spark.sql.shuffle.partitions": "3",
+        "spark.driver.memory": "700m",
+        "spark.archives": f"{packed}#environment",
+        "spark.pyspark.python": python,
+        "spark.pyspark.driver.python": sys.executable,
+    }
     submit = Path(sys.executable).with_name("spark-submit")
     asked = ["run", str(here.log), "--out", str(out), *ASKED]
     done = subprocess.run(
         [submit, "--master", cluster.master, *as_options(conf), str(SUBMITTED), *asked],
-        env={
-            **os.environ,
-            "PYSPARK_PYTHON": str(bare_python),
-            "PYSPARK_DRIVER_PYTHON": sys.executable,
-        },
+        # By which the script spark-submit finds Spark.
+        env={**os.environ, "PYSPARK_DRIVER_PYTHON": sys.executable},
         capture_output=True,
         text=True,
     )
@@ -214,6 +231,7 @@ def test_spark_submit_says_where_and_how_and_the_run_is_that_of_here(
     assert told["master"] == cluster.master
     assert told["spark.sql.shuffle.partitions"] == "3"
     assert told["spark.driver.memory"] == "700m"
+    assert python in ran_as(bare_python)
     assert_same_run(out, here.out)
     scenario = read_scenario(here.out / "scenario")
     alone = make_plan(scenario, PlanRequest(Model.RATIO, method="reloc", regions=3))

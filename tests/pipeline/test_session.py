@@ -48,25 +48,46 @@ def test_an_unreachable_master_is_named() -> None:
         pass
 
 
-@pytest.mark.parametrize("log_level", [None, "ERROR"])
-def test_a_jvm_that_starts_leaves_the_terminal_alone(log_level: str | None) -> None:
-    conf = {} if log_level is None else {"spark.log.level": log_level}
+def test_a_jvm_leaves_the_terminal_alone_even_if_it_is_killed() -> None:
+    program = (
+        "import logging, os, signal\n"
+        "from nearcast.errors import PipelineError\n"
+        "from nearcast.pipeline.progress import named_jobs\n"
+        "from nearcast.pipeline.session import SparkSettings, open_session\n"
+        "logging.basicConfig()\n"
+        "try:\n"
+        "    with open_session(SparkSettings(master='local[1]', ui=False)) as spark:\n"
+        "        assert spark.range(2).count() == 2\n"
+        "        java = spark.sparkContext._jvm.java.lang.ProcessHandle.current().pid()\n"
+        "        with named_jobs(spark, 'ingest'):\n"
+        "            os.kill(java, signal.SIGKILL)\n"
+        "            spark.range(2).count()\n"
+        "except PipelineError as error:\n"
+        "    print(error)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.stdout.startswith("stage ingest: Spark's JVM has ended; was it killed")
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_whoever_asks_for_sparks_log_gets_it() -> None:
     program = (
         "from nearcast.pipeline.session import SparkSettings, open_session\n"
-        f"with open_session(SparkSettings(master='local[1]', ui=False, conf={conf})) as spark:\n"
+        "conf = {'spark.log.level': 'ERROR'}\n"
+        "with open_session(SparkSettings(master='local[1]', ui=False, conf=conf)) as spark:\n"
         "    spark.range(2).count()\n"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert done.returncode == 0
-    # Whoever asks for the log gets it.
-    assert (done.stderr == "") == (log_level is None), done.stderr
+    assert done.stderr != ""
 
 
 def test_a_jvm_that_does_not_start_says_why() -> None:
     program = (
         "from nearcast.pipeline.session import SparkSettings, open_session\n"
-        "with open_session(SparkSettings(master='local[1]', driver_memory='1k')):\n"
+        "with open_session(SparkSettings(master='local[1]', driver_memory='banana')):\n"
         "    pass\n"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
-    assert "PipelineError: Spark does not start at local[1]: Error" in done.stderr
+    assert "PipelineError: Spark does not start at local[1]: Invalid" in done.stderr
+    assert "banana" in done.stderr

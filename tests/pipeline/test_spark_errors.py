@@ -33,7 +33,12 @@ def test_what_fails_in_the_plan_a_worker_or_java_is_one_sentence(spark: SparkSes
         ("[A.B] No luck. SQLSTATE: 42\n== SQL ==", "No luck"),
         ("[A] No luck\n\tat x\nCaused by: java.io.IOException: disk", "No luck (disk)"),
         ("py4j: Answer from Java side is empty\n", "Spark's JVM has ended"),
+        ("An error occurred while calling o40.sc", "Spark's JVM has ended"),
         ("An error occurred while calling o1.x.\n: a.b.IOException: No way\n\tat x", "No way"),
+        (
+            "x\n: RuntimeException: java.lang.ClassNotFoundException: Class a.s3a.Files not found",
+            "Spark has no a.s3a.Files; give what has it with --conf spark.jars.packages=",
+        ),
         ("", "unknown"),
         ("x" * 999, "x" * 300 + "..."),
     ],

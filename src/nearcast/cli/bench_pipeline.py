@@ -50,13 +50,23 @@ def relations(
     finish("relations", points, relations_speed.summary(points), out, as_json)
 
 
+_SIZES = click.Choice(["10000", "100000", "1000000"])
+
+
 @click.command()
 @click.option(
+    "--least-clients",
+    type=_SIZES,
+    default="10000",
+    show_default=True,
+    help="Smallest size of the even log; there are ten memberships a client.",
+)
+@click.option(
     "--most-clients",
-    type=click.Choice(["10000", "100000", "1000000"]),
+    type=_SIZES,
     default="1000000",
     show_default=True,
-    help="Largest size of the even log; there are ten memberships a client.",
+    help="Largest size of the even log.",
 )
 @click.option(
     "--log",
@@ -70,7 +80,13 @@ def relations(
 @out_option
 @json_option
 def pipeline(
-    most_clients: str, log: str, method: str, seed: int, out: Path | None, as_json: bool
+    least_clients: str,
+    most_clients: str,
+    log: str,
+    method: str,
+    seed: int,
+    out: Path | None,
+    as_json: bool,
 ) -> None:
     """Measure `pipeline run` from a raw log to a plan, stage by stage, up to a million clients."""
     from nearcast.experiments import pipeline_scale
@@ -78,7 +94,10 @@ def pipeline(
     prepare(out)
     cases = [pipeline_scale.SKEWED] if log != "even" else []
     if log != "skewed":
-        sizes = (size for size in pipeline_scale.EVEN_SIZES if size <= int(most_clients))
+        least, most = int(least_clients), int(most_clients)
+        sizes = [size for size in pipeline_scale.EVEN_SIZES if least <= size <= most]
+        if not sizes:
+            raise click.UsageError("--least-clients is more than --most-clients")
         cases += [pipeline_scale.even_case(size) for size in sizes]
     with step_progress(2 * len(cases), enabled=not as_json) as begin:
         points = kept(pipeline_scale.run(cases, seed=seed, method=method, begin=begin))

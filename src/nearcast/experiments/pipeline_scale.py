@@ -7,12 +7,14 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from nearcast.errors import PipelineError
+from nearcast.pipeline.manifest import StageRecord
 from nearcast.pipeline.raw_logs import LogShape, write_publication_log
+from nearcast.planning.stopping import Stopwatch
 
 __all__ = ["EVEN_SIZES", "SKEWED", "LogCase", "StagePoint", "even_case", "run", "summary"]
 
@@ -58,7 +60,7 @@ def even_case(clients: int) -> LogCase:
 
 @dataclass(frozen=True, slots=True)
 class StagePoint:
-    """One stage of one run."""
+    """One stage of one run; `start and end` is what the process took besides."""
 
     log: str
     clients: int
@@ -98,11 +100,15 @@ def run(
             begin(f"{name}: drawing the log")
             dirty = write_publication_log(Path(folder, case.file), shape, seed)
             begin(f"{name}: {shape.members:,} rows to a plan")
+            watch = Stopwatch()
             found = _pipeline(case, Path(folder), seed, method)
+            whole_s = watch.seconds()
         aside = found["stages"][0]["quarantined"]
         if aside != dirty:
             raise PipelineError(f"{name}: {aside} rows were put aside, not {dirty}")
-        for stage in found["stages"]:
+        rest = StageRecord("start and end")
+        rest.seconds = whole_s - sum(stage["seconds"] for stage in found["stages"])
+        for stage in (*found["stages"], asdict(rest)):
             yield StagePoint(
                 log=case.name,
                 clients=shape.clients,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import signal
@@ -102,10 +103,29 @@ def open_session(settings: SparkSettings | None = None) -> Iterator[SparkSession
         yield session
     finally:
         if is_ours:
-            session.stop()
+            _stop(session)
             # Spark's own handler would ask a session that is gone to cancel its jobs
             if threading.current_thread() is threading.main_thread():
                 signal.signal(signal.SIGINT, on_interrupt or signal.SIG_DFL)
+
+
+def _is_not_of_py4j(record: logging.LogRecord) -> bool:
+    """Leave out the pages that py4j logs of a call that Ctrl-C or the JVM's end broke off.
+
+    It has no logger of its own for them, and raises the error besides.
+    """
+    return "py4j" not in record.pathname
+
+
+def _stop(session: SparkSession) -> None:
+    """Stop a session; what is left of one whose JVM is gone is forgotten."""
+    from py4j.protocol import Py4JError
+
+    try:
+        session.stop()
+    except (Py4JError, OSError):
+        # Whoever used it has heard of it.
+        is_alive(session)
 
 
 def _start(settings: SparkSettings) -> tuple[SparkSession, bool]:
@@ -115,9 +135,11 @@ def _start(settings: SparkSettings) -> tuple[SparkSession, bool]:
     told = _told_by_submit()
     master = settings.master or told.get("spark.master", _OWN_MASTER)
     _check_master(master)
-    # Workers must run the driver's Python, with its packages, not the first one on the PATH.
-    if "spark.pyspark.python" not in settings.conf:
-        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    # Workers must run the driver's Python, with its packages, not the first one on the PATH. A
+    # setting that spark-submit has not read goes unheard, but for the environment.
+    if (python := settings.conf.get("spark.pyspark.python")) is not None:
+        os.environ["PYSPARK_PYTHON"] = python
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     if is_embedded(master):
         # Spark would look for a name and an address of this host, and warn when they differ.
@@ -125,6 +147,7 @@ def _start(settings: SparkSettings) -> tuple[SparkSession, bool]:
     from pyspark.errors import PySparkException
     from pyspark.sql import SparkSession
 
+    logging.getLogger().addFilter(_is_not_of_py4j)
     running = SparkSession.getActiveSession()
     if running is not None and settings.master in (None, running.sparkContext.master):
         return running, False
@@ -177,7 +200,7 @@ def _last_error(said: IO[bytes]) -> str:
     """Return what a JVM that did not come up said last."""
     said.seek(0)
     text = said.read().decode(errors="replace")
-    found = re.search(r"^Error.*\n.*", text, re.MULTILINE)
+    found = re.search(r"^(Invalid|Error).*\n.*", text, re.MULTILINE)
     return "" if found is None else found.group().replace("\n", ": ").removesuffix(": ")
 
 

@@ -25,13 +25,13 @@ _COMPILED = {".nbi", ".nbc"}
 def ship_package(spark: SparkSession) -> None:
     """Send this nearcast to all workers; they need only the libraries it uses.
 
-    A job that was submitted with ``--py-files`` or an environment of its own keeps that. The
+    It comes before one that their environment has: driver and workers are of one version. The
     package is unpacked on the workers, not imported from a zip: numba keeps compiled kernels
     beside the sources, and those of the driver travel along, so that workers with the same kind
     of processor compile nothing.
     """
-    if spark.conf.get("spark.submit.pyFiles", "") or spark.conf.get("spark.archives", ""):
-        return
+    if not Path(nearcast.__file__).is_file():
+        return  # it is in a zip of --py-files, which the workers have, too
     # The driver hands the files out for as long as it lives: new workers may join at any time.
     folder = tempfile.mkdtemp(prefix="nearcast-ship-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)

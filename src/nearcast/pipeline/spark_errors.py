@@ -18,6 +18,7 @@ _CALLED = "An error occurred while calling "
 _JAVA_CLASS = re.compile(r"^: (?:[\w.$]+(?:Exception|Error): )?")
 _CODE = re.compile(r"^\[[A-Z0-9_.]+\]\s*|\s*SQLSTATE: \w+$")
 _CAUSE = re.compile(r"^Caused by: (?:[\w.$]+(?:Exception|Error): )?", re.MULTILINE)
+_NO_CLASS = re.compile(r"ClassNotFoundException: (?:Class )?([\w.$]+)")
 _PYTHON_ERROR = re.compile(r"^[\w.]+(?:Error|Exception|Interrupt): ")
 
 
@@ -34,6 +35,8 @@ def clear_errors(what: str) -> Iterator[None]:
         yield
     except (Py4JError, PySparkException) as error:
         raise PipelineError(f"{what}: {reason_of(str(error))}") from error
+    except ConnectionRefusedError as error:  # by the JVM, of a call after the one that missed it
+        raise PipelineError(f"{what}: {reason_of(_GONE[0])}") from error
 
 
 def reason_of(text: str) -> str:
@@ -44,8 +47,15 @@ def reason_of(text: str) -> str:
     """
     if "OutOfMemoryError" in text:
         return "Spark ran out of memory; give it more with --driver-memory"
-    if any(sign in text for sign in _GONE):
+    # Where Java is there to answer, py4j's own line is followed by its error.
+    is_unanswered = text.startswith(_CALLED) and len(text.split()) == len(_CALLED.split()) + 1
+    if is_unanswered or any(sign in text for sign in _GONE):
         return "Spark's JVM has ended; was it killed, or short of memory (--driver-memory)?"
+    if missing := _NO_CLASS.search(text):
+        return (
+            f"Spark has no {missing[1]}; give what has it with "
+            "--conf spark.jars.packages=GROUP:NAME:VERSION"
+        )
     lines = [line for line in text.splitlines() if line.strip() and not line.startswith("\tat ")]
     if "Traceback (most recent call last)" in text:
         python = [line for line in lines if _PYTHON_ERROR.match(line)]

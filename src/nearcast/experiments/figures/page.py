@@ -54,7 +54,7 @@ def write_page(path: Path, made: Sequence[Reproduction], *, data: str, options: 
             Tile("Do not agree", tests - agreeing),
         ],
         lead=f"{'; '.join(papers)}.\n\nVerdicts are computed from the numbers of this run, by "
-        "thresholds that were fixed before it. Only tests are counted above: findings that could "
+        "thresholds that were fixed before it. Only tests are counted below: findings that could "
         "have come out otherwise. Besides them there are "
         + ", ".join(f"{total} {_KIND_WORDS[kind]}" for kind, (_, total) in kinds.items())
         + f". {data}",

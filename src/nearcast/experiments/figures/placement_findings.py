@@ -10,6 +10,7 @@ from nearcast.delay.pair_delays import choose_pairs, pair_distance_km
 from nearcast.domain.plan import Model, Objective
 from nearcast.domain.scenario import BoolArray, FloatArray, OffsetArray, Scenario
 from nearcast.experiments.figures.figure import Verdict, judge
+from nearcast.experiments.figures.thresholds import MANY
 
 __all__ = [
     "ROUNDING_MS",
@@ -23,6 +24,11 @@ __all__ = [
 ]
 
 ROUNDING_MS = 1e-7
+_MANY = f"many: judged as {100 * MANY:g} % or more, and more than the other way"
+_AS_D1 = (
+    "with permissible delays so short that many pairs of all topics are late under either "
+    "objective, D3 adds their delays up much as D1 does"
+)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -127,10 +133,11 @@ def tight_verdicts(tables: list[PairTable]) -> list[Verdict]:
     return [
         judge(
             "Many pairs that exceed the permissible delay under D1 are faster under D3",
-            faster > slower,
+            _are_many(faster, slower, len(change)),
             f"of {int(late.sum())} late pairs {faster} are faster, {slower} slower, the others "
             f"as before; late under D3: {int(still.sum())} of {len(late)}; {_proved(tables)}",
-            if_so="only what exceeds the permissible delay counts in D3",
+            if_so=f"{_MANY}; only what exceeds the permissible delay counts in D3",
+            if_not=f"{_MANY}. {_AS_D1}",
         ),
         judge(
             "D3 prioritises the brokers of topics with a short permissible delay",
@@ -138,10 +145,14 @@ def tight_verdicts(tables: list[PairTable]) -> list[Verdict]:
             f"brokers, D1 and D3: {short[0]} and {short[1]} of the shorter half of permissible "
             f"delays, {long[0]} and {long[1]} of the longer half",
             if_so="brokers go to the topics that need them",
-            if_not="with permissible delays so short that many pairs of all topics are late under "
-            "either objective, D3 adds their delays up much as D1 does",
+            if_not=_AS_D1,
         ),
     ]
+
+
+def _are_many(some: int, others: int, total: int) -> bool:
+    """Return whether many pairs change, and not as many the other way."""
+    return some > others and some >= MANY * total
 
 
 def _brokers(tables: list[PairTable], *, loose: bool) -> tuple[int, int]:
@@ -176,11 +187,12 @@ def loose_verdicts(tables: list[PairTable]) -> list[Verdict]:
     return [
         judge(
             "Many pairs of the topic with the longer permissible delay are slower under D3",
-            int(slower.sum()) > faster,
+            _are_many(int(slower.sum()), faster, len(change)),
             f"the longer half of permissible delays: of {len(change)} pairs {int(slower.sum())} "
             f"are slower and {faster} faster",
-            if_so="brokers go to the topics that need them; below its permissible delay a pair "
-            "costs nothing in D3",
+            if_so=f"{_MANY}; brokers go to the topics that need them; below its permissible delay a "
+            "pair costs nothing in D3",
+            if_not=f"{_MANY}. {_AS_D1}",
         ),
         judge(
             "These slower pairs keep within the permissible range",

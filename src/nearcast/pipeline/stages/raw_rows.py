@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as sf
-from pyspark.sql.types import ArrayType, StringType, StructField, StructType
+from pyspark.sql.types import StringType, StructField, StructType
 
 from nearcast.pipeline.stages.log_files import LogFiles, LogPath
 
@@ -24,7 +24,7 @@ _COUNTER = (1 << 33) - 1
 """The part of Spark's increasing id that counts the rows of a task."""
 _BYTE_ORDER_MARK = "\ufeff"
 _BROKEN = "_broken"
-_FLAT_OBJECT = r"^\s*\{[^{}]*\}\s*$"
+_IDS = {"topic", "client", "action"}
 
 
 def read_lines(spark: SparkSession, files: Sequence[LogPath]) -> DataFrame:
@@ -68,22 +68,28 @@ def read_rows(spark: SparkSession, log: LogFiles) -> DataFrame:
     # Nothing at all is what the parser says of a line that is no object.
     is_broken = sf.col("cells").isNull() | sf.col("cells").getField(_BROKEN).isNotNull()
     if log.format == "json":
-        is_broken |= ~_is_one_value()
+        is_broken |= ~_is_one_object(field_of)
     cells = [sf.col("cells").getField(field).alias(name) for name, field in field_of.items()]
     return rows.select("row", "file", "text", is_broken.alias("is_broken"), *cells)
 
 
-def _is_one_value() -> Column:
-    """Return whether a text is one JSON value: the parser stops after the first and is content.
+def _is_one_object(field_of: Mapping[str, str]) -> Column:
+    """Return whether a text is one JSON object, of which nothing would be lost or guessed.
 
-    A list of the text and a mark has two elements then. The mark is drawn, so that no text can
-    hold it; a flat object, which most rows are, needs no second look.
+    The parser of the cells is content with the first object of a line, takes the last of two
+    equal keys and single quotes, and makes texts of objects. The one for variants is not, but for
+    what follows the object: a list of the text and a mark has the mark as second element only if
+    nothing does. The mark is drawn, so that no text can hold it.
     """
     mark = uuid.uuid4().hex
-    listed = sf.concat(sf.lit("["), "text", sf.lit(f',"{mark}"]'))
-    values = sf.from_json(listed, ArrayType(StringType()))
-    is_marked = (sf.size(values) == 2) & (sf.get(values, sf.lit(1)) == mark)
-    return sf.col("text").rlike(_FLAT_OBJECT) | sf.coalesce(is_marked, sf.lit(False))
+    listed = sf.try_parse_json(sf.concat(sf.lit("["), "text", sf.lit(f',"{mark}"]')))
+    is_one = sf.try_variant_get(listed, "$[1]", "string") == mark
+    for name in _IDS & field_of.keys():
+        cell = sf.col("cells").getField(field_of[name])
+        value = sf.try_variant_get(listed, f"$[0]['{field_of[name]}']", "variant")
+        is_nested = cell.rlike(r"^[{\[]") & sf.schema_of_variant(value).rlike("^(OBJECT|ARRAY)")
+        is_one &= ~sf.coalesce(is_nested, sf.lit(False))
+    return sf.coalesce(is_one, sf.lit(False))
 
 
 def _parquet_rows(spark: SparkSession, log: LogFiles) -> DataFrame:
