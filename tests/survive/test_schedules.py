@@ -69,6 +69,11 @@ def test_a_server_that_stood_in_hears_that_its_state_stays_with_it() -> None:
     assert not run_long_outages(20048, takeover_s=0.3).findings.violations
 
 
+def test_an_owner_that_restarts_asks_whoever_does_not_answer_whether_it_stood_in() -> None:
+    """In 1000020 it is paused meanwhile, and all that heard its claim are gone."""
+    assert not run_long_outages(1_000_020).findings.violations
+
+
 def test_a_seed_gives_the_same_schedule_again() -> None:
     first, again = (run_schedule(7) for _ in range(2))
     assert first == again
@@ -92,7 +97,10 @@ def test_the_owner_asks_whoever_stood_in_for_it_though_that_one_is_away_by_now()
     assert found.taken_over
 
 
-def test_an_only_broker_asks_whoever_stood_in_for_it_and_the_other_gives_the_stream_up() -> None:
+@pytest.mark.parametrize("names", [True, False], ids=["named by a third", "nobody left to name it"])
+def test_an_only_broker_asks_whoever_stood_in_for_it_and_the_other_gives_the_stream_up(
+    names: bool,
+) -> None:
     trial = TrialSite(0, edges=3, publishers=1, subscribers=1, homes=("e0",), targets=("e0",))
     site, owner, client = trial.site, trial.site.servers["e0"], trial.site.clients["p0"]
     trial.start()
@@ -105,6 +113,10 @@ def test_an_only_broker_asks_whoever_stood_in_for_it_and_the_other_gives_the_str
     for _ in range(3):  # it takes them when it goes on
         trial.publish()
     site.run(0.2)
+    if not names:  # who heard the claim is gone: whoever does not answer at the start is asked
+        for third in site.servers.values():
+            if third not in (owner, other):
+                third.kill()
     owner.restart()
     site.run(40.0)
     assert not trial.waiting

@@ -157,6 +157,7 @@ class Server:
             part.ensure_kept,
             self._is_ready,
             self._introductions.knows_subscribers,
+            self._introductions.is_introduced,
             self._vouching,
             witness,
             settings.retry_after_s,

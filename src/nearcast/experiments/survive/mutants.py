@@ -187,6 +187,12 @@ def _all_mutants() -> Iterable[Mutant]:
             partial(catching.long_outages, 1090),
         ),
         Mutant(
+            "who does not answer at the start is not asked",
+            f"{_SERVER}topic_registry.TopicRegistry.suspect",
+            _nothing,
+            partial(catching.long_outages, 1_000_020),
+        ),
+        Mutant(
             "gaps skipped",
             f"{_BROKER}sequence_gate.SequenceGate.admit",
             _take_gaps,
