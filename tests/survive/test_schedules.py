@@ -6,10 +6,13 @@ from collections import Counter
 
 import pytest
 
+from nearcast.experiments.survive.catching import stand_in_behind_a_cut
 from nearcast.experiments.survive.checker import check
 from nearcast.experiments.survive.faults import FAULTS
 from nearcast.experiments.survive.schedule import LOSSLESS, run_long_outages, run_schedule
 from nearcast.experiments.survive.trial_site import TrialSite
+from nearcast.server.broker_messages import Rumours
+from nearcast.server.mesh_messages import encode_mesh
 
 GROUPS, PER_GROUP, FAULTS_EACH = 8, 250, 5
 
@@ -131,3 +134,22 @@ def test_an_only_broker_asks_whoever_stood_in_for_it_and_the_other_gives_the_str
     last = trial.takeovers[-1]
     assert last.since_s > trial.messages[-5].published_s
     assert not last.owners, "both own the stream"
+
+
+def test_an_owner_that_was_only_cut_off_hears_from_others_who_stood_in_for_it() -> None:
+    """No third server has orders for the topic, and the owner asks nobody by its own."""
+    assert not stand_in_behind_a_cut()
+
+
+def test_who_is_asked_to_tell_another_server_tells_it_of_the_sender_only() -> None:
+    trial = TrialSite(0, edges=3, publishers=1, subscribers=1, homes=("e1",), targets=("e0",))
+    trial.start()
+    nodes = {name: one.node for name, one in trial.site.servers.items()}
+    owner, other = nodes["e0"], nodes["e2"]
+    assert owner is not None
+    assert other is not None
+    lie = Rumours({"t0": ("cloud", "e2")}, to="e0")
+    other._peers.dispatch("e1", [encode_mesh(lie)], trial.site.now)
+    trial.site.servers["e2"].do(other.on_timer(trial.site.now))
+    trial.site.run(1.0)
+    assert owner.broker.topics["t0"].settings.stand_ins == ("e1",)

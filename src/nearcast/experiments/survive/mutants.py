@@ -187,6 +187,12 @@ def _all_mutants() -> Iterable[Mutant]:
             partial(catching.long_outages, 1090),
         ),
         Mutant(
+            "who was given up does not hear of it from others",
+            f"{_SERVER}claims.Claims.tell_given_up",
+            _nothing,
+            catching.stand_in_behind_a_cut,
+        ),
+        Mutant(
             "who does not answer at the start is not asked",
             f"{_SERVER}topic_registry.TopicRegistry.suspect",
             _nothing,
