@@ -182,7 +182,7 @@ class Claims:
         """Ask whom others name, too. No more than servers say of themselves comes of a lie."""
         if message.to:
             if message.to in self._peers.others:
-                said = dict.fromkeys(message.servers, (server,))
+                said: dict[str, tuple[str, ...]] = dict.fromkeys(message.servers, (server,))
                 self._peers.send(message.to, Rumours(said))
             return
         for topic, servers in message.servers.items():

@@ -4,7 +4,6 @@ Every event method takes what happened and the time, lets the parts work, and re
 The cloud server is the same assembly without clients::
 
     datagrams -> ClientGateway -> Router -> BrokerPart -> Delivery -> datagrams
-                                    |           |            |
                                     |       FlowPart         |
                                     |           |            |
                                     +-------- Peers ---------+        (other servers)
@@ -34,6 +33,7 @@ from nearcast.server.load_reports import LoadReports, read_load
 from nearcast.server.mesh_messages import LoadReport, NewOrders
 from nearcast.server.outputs import Outputs
 from nearcast.server.overlay_part import Chance
+from nearcast.server.pause_watch import PauseWatch
 from nearcast.server.peer_channels import PeerChannels
 from nearcast.server.peers import Peers
 from nearcast.server.remote_subscribers import RemoteSubscribers
@@ -136,6 +136,7 @@ class Server:
             lambda topics, now: self._router.on_informed(topics, now),
             lambda server, topic: part.proofs.announce(server, topic),
         )
+        self._pauses = PauseWatch(settings.takeover_s, part.broker, self._introductions, effects)
         sessions = self.sessions = (
             make_sessions(private_key, authoriser, access, self.counts) if access else None
         )
@@ -201,9 +202,8 @@ class Server:
         hearers = clients.hearers if clients else lambda topic, some, now: some
         told = (pass_on, hearers, note, classes.urgency, clients.selection if clients else None)
         self._delivery = Delivery(peers, directory, effects, clock, sessions, *told)
-        forget = clients.forget_topic if clients else lambda topic: None
-        ask = self._introductions.ask
-        part.connect(self._delivery, router, self._vouching, self._shown, witness, ask, forget)
+        told_topics = (self._introductions.ask, clients.forget_topic if clients else lambda _: None)
+        part.connect(self._delivery, router, self._vouching, self._shown, witness, *told_topics)
         flows.connect(router, part.broker)
         peers.on(NewOrders, self._on_orders)
 
@@ -214,6 +214,7 @@ class Server:
     ) -> Outputs:
         """Take datagrams that waited so long in the kernel; None: they are marked as urgent."""
         assert self.clients is not None
+        self._pauses.note(now)
         self.clients.on_datagrams(batch, now, queue_age_s)
         return self._finish(now)
 
@@ -227,6 +228,7 @@ class Server:
 
     def on_mesh(self, from_server: str, frame: bytes, now: float) -> Outputs:
         """Take a frame of another server."""
+        self._pauses.note(now)
         restarted, messages = self._peers.receive(from_server, frame, now)
         for server in dict.fromkeys((*restarted, *self._peers.take_skipped())):
             if self.clients is not None:
@@ -262,6 +264,7 @@ class Server:
 
     def on_timer(self, now: float) -> Outputs:
         """Do what has become due."""
+        self._pauses.note(now)
         if self.clients is not None:
             self.clients.on_timer(now)
         self._broker_part.on_timer(now)
@@ -277,6 +280,7 @@ class Server:
     def next_wakeup(self) -> float:
         """Return when to call `on_timer` at the latest."""
         own = min(
+            self._pauses.next_wakeup(),
             self._peers.next_wakeup(),
             self._reports.next_wakeup(),
             self._broker_part.next_wakeup(),
@@ -334,10 +338,9 @@ class Server:
 
     def _obey_document(self, document: bytes, now: float) -> bool:
         orders = read_orders(document, self._trust, self.settings.server)
-        is_taken = self._obey(orders, now)
-        if is_taken:
+        if is_taken := self._obey(orders, now):
             self._trust.note_signed(orders.issued_s)
-            self._shown.obey(document)
+            self._shown.obey(document, orders.revision)
         return is_taken
 
     def _obey(self, orders: Orders, now: float) -> bool:
@@ -393,6 +396,5 @@ class Server:
 
     def _load(self) -> LoadReport:
         sessions, topics = len(self.sessions or ()), len(self.broker.topics)
-        return read_load(
-            self.orders, sessions, topics, self.targets, self._effects, self._trust, self.loop_lag_s
-        )
+        effects, trust, lag_s = self._effects, self._trust, self.loop_lag_s
+        return read_load(self.orders, sessions, topics, self.targets, effects, trust, lag_s)

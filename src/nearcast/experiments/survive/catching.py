@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from nearcast.experiments.survive.attacked_site import AttackedSite
 from nearcast.experiments.survive.attacks import ATTACKS
 from nearcast.experiments.survive.bad_input import BadInputReport, feed
-from nearcast.experiments.survive.checker import check
 from nearcast.experiments.survive.hostile_members import run_hostile_members
 from nearcast.experiments.survive.lies import LIES
 from nearcast.experiments.survive.revoked_home import RevokedHome
@@ -31,7 +30,6 @@ __all__ = [
     "rights",
     "schedules",
     "servers_without_manager",
-    "stand_in_behind_a_cut",
     "truncation",
 ]
 
@@ -53,24 +51,6 @@ def schedules(*kinds: str, seeds: Sequence[int] = SEEDS) -> bool:
 def long_outages(*seeds: int) -> bool:
     """Run schedules of outages after which clients go elsewhere."""
     return any(run_long_outages(seed).findings.violations for seed in seeds)
-
-
-def stand_in_behind_a_cut() -> bool:
-    """Let a server stand in for one that is only cut off, and be away when that is over."""
-    trial = TrialSite(2, edges=3, publishers=1, subscribers=1, homes=("e1",), targets=("e0",))
-    site, cuts = trial.site, trial.site.network.cuts
-    trial.start()
-    cuts |= {frozenset(("e0", "e1")), frozenset(("e0", "p0"))}
-    trial.publish_some(20, 12.0)
-    site.servers["e1"].pause()
-    for _ in range(3):  # it takes them when it goes on
-        trial.publish()
-        site.run(0.01)
-    site.network.heal()
-    site.run(30.0)
-    site.servers["e1"].resume()
-    site.run(15.0)
-    return bool(check(trial).violations)
 
 
 def attack(kind: str, each: int = 100) -> bool:
