@@ -155,7 +155,7 @@ def test_a_server_that_was_away_goes_by_what_others_did_meanwhile(seed: int) -> 
     assert not run_long_outages(seed).findings.violations
 
 
-def test_who_is_asked_to_tell_another_server_tells_it_of_the_sender_only() -> None:
+def test_who_is_asked_to_tell_another_server_tells_it_of_the_sender_only_and_not_too_much() -> None:
     trial = TrialSite(0, edges=3, publishers=1, subscribers=1, homes=("e1",), targets=("e0",))
     trial.start()
     nodes = {name: one.node for name, one in trial.site.servers.items()}
@@ -167,3 +167,10 @@ def test_who_is_asked_to_tell_another_server_tells_it_of_the_sender_only() -> No
     trial.site.servers["e2"].do(other.on_timer(trial.site.now))
     trial.site.run(1.0)
     assert owner.broker.topics["t0"].settings.stand_ins == ("e1",)
+    trial.site.servers["e0"].kill()
+    other._peers.dispatch("e1", [encode_mesh(lie)] * 3_000, trial.site.now)
+    assert other._peers.unacknowledged("e0") <= 1_000
+    assert other.counts["rumours_dropped"] >= 2_000
+    endless = Rumours({f"t{number}": ("e1",) for number in range(1_001)}, to="e0")
+    other._peers.dispatch("e1", [encode_mesh(endless)], trial.site.now)
+    assert other.counts["mesh_refused"] == 1
