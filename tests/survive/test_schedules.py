@@ -18,6 +18,7 @@ from nearcast.experiments.survive.stand_ins import (
 from nearcast.experiments.survive.trial_site import TrialSite
 from nearcast.server.broker_messages import Rumours
 from nearcast.server.mesh_messages import encode_mesh
+from nearcast.server.subscriber_messages import SyncDone
 
 GROUPS, PER_GROUP, FAULTS_EACH = 8, 250, 5
 
@@ -174,3 +175,20 @@ def test_who_is_asked_to_tell_another_server_tells_it_of_the_sender_only_and_not
     endless = Rumours({f"t{number}": ("e1",) for number in range(1_001)}, to="e0")
     other._peers.dispatch("e1", [encode_mesh(endless)], trial.site.now)
     assert other.counts["mesh_refused"] == 1
+
+
+def test_a_late_answer_to_an_earlier_question_says_nothing_of_what_was_done_since() -> None:
+    trial = TrialSite(0, edges=2, publishers=1, subscribers=1, homes=("e0",), targets=("e0",))
+    trial.start()
+    owner = trial.site.servers["e0"].node
+    assert owner is not None
+    asks = owner._introductions
+    trial.site.network.cuts.add(frozenset(("e0", "e1")))
+    numbers = []
+    for _ in range(2):
+        asks.ask(("t0",))
+        numbers.append(asks._number)
+        trial.site.run(4.0)
+    for number, left in zip(numbers, [("e1",), ()], strict=True):
+        owner._peers.dispatch("e1", [encode_mesh(SyncDone(number))], trial.site.now)
+        assert owner.broker.topics["t0"].settings.strangers == left

@@ -239,9 +239,11 @@ class Introductions:
         question.silent |= question.unanswered
         if question.silent:
             self._topics.suspect(question.topics, question.silent)
+            # an answer to an earlier question says nothing of what was done since
+            earlier = [n for n, one in self._late.items() if one.silent.keys() & question.silent]
+            for one in earlier or list(self._late)[: max(0, len(self._late) - _LATE_LIMIT + 1)]:
+                del self._late[one]
             self._late[number] = question
-            if len(self._late) > _LATE_LIMIT:
-                del self._late[next(iter(self._late))]
         for topic in question.topics:
             self._uninformed.pop(topic, None)
         self._on_informed(question.topics, now)
