@@ -788,7 +788,7 @@ def test_rumours_have_known_servers_asked_and_nobody_else_and_only_a_few() -> No
 
 def test_a_server_that_asks_for_orders_again_and_again_is_shown_them_once_a_second() -> None:
     made = TwoEdges()
-    made.broker._shown.obey(b"signed" * 10_000)
+    made.broker._shown.obey(b"signed" * 10_000, 1)
     peers, shown = made.broker._peers, list[MeshMessage]()
     send = peers.send
     peers.send = lambda server, message: shown.append(message)  # type: ignore[method-assign]

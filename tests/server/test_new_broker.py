@@ -63,7 +63,7 @@ class NewBroker:
         (2.0, "all", ""),
         (60.0, "home later", ""),
         (30.0, "home later", "home"),
-        (2.0, "all", "broker"),
+        (8.0, "all", "broker"),  # it waits for e1, which may have stood in for it
         (30.0, "home later", "broker"),
         (2.0, "home later", "subscribes meanwhile"),
     ],

@@ -135,6 +135,7 @@ def router(around: Surroundings, publishers: Publishers, cloud: str = "cloud") -
         lambda topic: None,
         lambda: True,
         lambda topic: True,
+        lambda topic: True,
         Vouching(
             around.peers,
             authoriser := Authoriser(SmallAuthority().trust(), 10),

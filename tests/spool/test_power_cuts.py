@@ -48,3 +48,21 @@ def test_what_was_acknowledged_survives_and_nothing_comes_twice(seed: int) -> No
     found = SpoolLog.open(disk, settings).recovered
     assert alive(found.state) in work.after[durable:]
     assert not found.damages
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_a_process_that_is_killed_before_the_power_goes_leaves_whole_groups(seed: int) -> None:
+    """What it had written and not synced is read by the next one, which has to sync it first."""
+    disk, work = FakeDisk(seed), Workload(seed, spool=10)
+    settings = SpoolSettings(segment_bytes=3000, spares=seed % 2)
+    durable = 0
+    for _ in range(2 * RESTARTS):
+        durable = _live(disk, work, settings, durable)
+        if work.rng.random() < 0.5:
+            disk.restart()
+        else:  # only the process is gone: what it wrote is in the kernel's memory
+            disk.forget_faults()
+    disk.restart()
+    found = SpoolLog.open(disk, settings).recovered
+    assert alive(found.state) in work.after[durable:]
+    assert not found.damages

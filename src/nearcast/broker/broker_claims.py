@@ -73,6 +73,11 @@ class BrokerClaims:
             self._pass.actions.claims.append(Yield(token.server, topic, token, positions))
             self._pass.has_answers = True
 
+    def disown(self) -> None:
+        """Own no stream any more: others may have claimed them while this server could not hear."""
+        for topic in self._topics.values():
+            topic.claims.disown()
+
     def on_rumour(self, topic: str) -> None:
         """Ask for open claims of a topic whoever its settings name by now."""
         managed = self._topics.get(topic)

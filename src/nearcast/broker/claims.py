@@ -349,6 +349,10 @@ class TopicClaims:
         self.ownership.least_version = token.version
         self.ownership.claims.clear()
         self._whole[token.server] = None
+        self.disown()
+
+    def disown(self) -> None:
+        """Take no more messages of any stream: each is claimed again."""
         for publisher in self._gate.streams:
             self._stop(publisher)
 

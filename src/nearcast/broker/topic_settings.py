@@ -79,6 +79,10 @@ class TopicSettings:
         """Those of them that manage the topic or did, by the orders or as was told."""
         return (*self.other_brokers, *self.past_brokers, *self.stand_ins)
 
+    def with_strangers(self, servers: Iterable[str]) -> TopicSettings:
+        """Return what holds when these servers may manage it as well."""
+        return replace(self, strangers=tuple(dict.fromkeys((*self.strangers, *servers))))
+
     def without_strangers(self, answered: Iterable[Container[str]]) -> TopicSettings:
         """Return what holds when these have answered: they say by themselves if they manage it."""
         heard = tuple(answered)

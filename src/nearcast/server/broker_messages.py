@@ -84,6 +84,8 @@ class Rumours(MeshStruct, frozen=True):
 
     servers: dict[str, tuple[str, ...]]
     """By topic: who has claimed something of it, or has said that it manages it."""
+    to: str = ""
+    """The server that is to be told this of the sender, which does not reach it."""
 
 
 class StateTaken(MeshStruct, frozen=True):

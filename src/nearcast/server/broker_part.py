@@ -241,6 +241,7 @@ class BrokerPart:
             effects.pauses_s.extend(actions.pauses_s)
             counts["streams_claimed"] += actions.claimed
             effects.note_taken_over(actions.taken_over)
+            self.claims.tell_given_up(actions.taken_over)
         if actions.duplicates:
             counts["duplicates"] += actions.duplicates
         for refusal in actions.refusals:
@@ -352,10 +353,6 @@ class BrokerPart:
         self._effects.counts["mesh_not_allowed"] += is_refused
         return not is_refused
 
-    def _check_broker(self, server: str, topic: str) -> None:
-        if not self.topics.is_broker(server, topic):
-            raise WireError(f"it is not a broker of {topic!r}")
-
     def _on_copy_nack(self, server: str, nack: CopyNack, now: float) -> None:
         # whether it is known here as a broker does not matter: a server that stood in for others
         # may never have heard of the one that has claimed the stream since
@@ -393,7 +390,8 @@ class BrokerPart:
         return managed.spool.size_bytes
 
     def _on_advance(self, server: str, advance: Advance, now: float) -> None:
-        self._check_broker(server, advance.topic)
+        if not self.topics.is_broker(server, advance.topic):
+            raise WireError(f"it is not a broker of {advance.topic!r}")
         if not (0 <= advance.epoch < _LARGEST and 0 <= advance.through < _LARGEST):
             raise WireError("Advance: a number is out of range")
         self.broker.advance(advance.topic, advance.publisher, advance.epoch, advance.through)

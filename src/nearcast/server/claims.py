@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
+from itertools import islice
 
-from nearcast.broker.actions import Ask, Deny, Taken, Yield
+from nearcast.broker.actions import Ask, Deny, Taken, TakenOver, Yield
 from nearcast.broker.broker import Broker
 from nearcast.broker.ownership import NOBODY, Token
 from nearcast.errors import WireError
@@ -22,6 +23,12 @@ _REPEAT_S = 0.25
 _SILENT_FACTOR = 3
 """How often `takeover_s` a claim waits for a server that no orders name, and that does answer on
 its link: one that lies does not hold a stream up for ever."""
+_MESSENGERS = 3
+"""Servers that are asked to tell one that was given up who has its streams."""
+_PASSED_TOPICS = 1_000
+"""Topics in one such message."""
+_PASSED_WAITING = 1_000
+"""Messages that wait for a server: nothing is passed on to it while there are more."""
 _NEVER = float("inf")
 _LARGEST = 1 << 62
 _MOST_AHEAD = 1 << 30
@@ -165,14 +172,40 @@ class Claims:
             topic, server, yielded.token, yielded.positions, offer, may_give=may_give
         )
 
-    def _on_rumours(self, _server: str, message: Rumours, _now: float) -> None:
+    def tell_given_up(self, streams: Iterable[TakenOver]) -> None:
+        """Have servers that streams were won without hear so from others, which may reach them."""
+        found: dict[str, dict[str, tuple[str, ...]]] = {}
+        for topic, _, given_up in streams:
+            for server in given_up:
+                found.setdefault(server, {})[topic] = (self._peers.server,)
+        for server, topics in found.items():
+            others = [one for one in self._peers.others if one not in found]
+            for one in sorted(others, key=self._peers.unacknowledged)[:_MESSENGERS]:
+                said = iter(topics.items())
+                while some := dict(islice(said, _PASSED_TOPICS)):
+                    self._peers.send(one, Rumours(some, to=server))
+
+    def _on_rumours(self, server: str, message: Rumours, _now: float) -> None:
         """Ask whom others name, too. No more than servers say of themselves comes of a lie."""
+        if message.to:
+            self._pass_on(server, message)
+            return
         for topic, servers in message.servers.items():
             if topic in self._topics.here:
                 known = [one for one in servers if one in self._peers.others]
                 asked = [self._topics.on_rumour(one, topic) for one in known]
                 self._counts["rumours_dropped"] += asked.count(False)
                 self._broker.claims.on_rumour(topic)
+
+    def _pass_on(self, server: str, message: Rumours) -> None:
+        """Tell a third server what another one says of itself; not so much that it hears no more."""
+        if len(message.servers) > _PASSED_TOPICS or message.to not in self._peers.others:
+            raise WireError("Rumours: too many topics, or for nobody")
+        if self._peers.unacknowledged(message.to) >= _PASSED_WAITING:
+            self._counts["rumours_dropped"] += len(message.servers)
+            return
+        said: dict[str, tuple[str, ...]] = dict.fromkeys(message.servers, (server,))
+        self._peers.send(message.to, Rumours(said))
 
     def _on_taken(self, server: str, taken: StateTaken, _now: float) -> None:
         self._broker.claims.on_taken(taken.topic, server, taken.number, taken.taken)

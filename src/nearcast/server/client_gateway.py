@@ -346,7 +346,7 @@ class ClientGateway:
         self._on_report(client, init, now)
         self.handover.arrived(client, now)
         if self.handover.is_home_of(client):
-            self._router.expect(client, now)
+            self._router.expected.arrived(client, now)
         self._ways.tell_all(client)
 
     def _begin_visit(self, client: str, init: Init, now: float) -> None:

@@ -2,13 +2,14 @@
 
 It asks when it has its first orders, when it comes to have more topics, and whoever restarted or
 missed something. Until all have answered, or took too long, it processes nothing: at its start
-publishers are told to wait, later what comes of the new topics is held.
+publishers are told to wait, later what comes of the new topics is held. Who has not answered may
+have stood in for it: the streams of these topics are claimed from that server too.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from nearcast.errors import WireError
@@ -31,6 +32,8 @@ _SILENT_S = 1.5
 _LARGEST = 1 << 63
 _UNANSWERED = -1
 """The number of a question that others follow."""
+_LATE_LIMIT = 64
+"""Questions whose late answers still count; who answers no earlier one is asked by claims."""
 
 
 class Home(Protocol):
@@ -63,6 +66,8 @@ class _Question:
 
     topics: Collection[str]
     unanswered: dict[str, None]
+    silent: dict[str, None] = field(default_factory=dict)
+    """Those of them that are not waited for any more."""
     until: float | None = None
     """When it takes too long; None: it was asked in this pass."""
 
@@ -98,6 +103,8 @@ class Introductions:
         self._first = self._number = peers.incarnation
         """Of the question at the start: an answer to an earlier incarnation is none."""
         self._questions: dict[int, _Question] = {}
+        self._late: dict[int, _Question] = {}
+        """Questions that are over, though some servers have not answered."""
         self._has_begun = False
         """Whether there are orders; without them it is not known how topics are processed."""
         self._uninformed: dict[str, None] = {}
@@ -111,7 +118,8 @@ class Introductions:
     def begin(self) -> None:
         """Note that this server has its first orders: it waits to be informed."""
         self._has_begun = True
-        self._questions[self._first] = _Question((), dict(self._peers.others))
+        topics = tuple(self._topics.here)
+        self._questions[self._first] = _Question(topics, dict(self._peers.others))
 
     def ask(self, topics: Iterable[str]) -> None:
         """Ask all others for the subscribers of topics that this server has come to have."""
@@ -131,6 +139,10 @@ class Introductions:
     def knows_subscribers(self, topic: str) -> bool:
         """Tell whether the subscribers of a topic are known, or somebody takes too long to tell."""
         return topic not in self._uninformed
+
+    def is_introduced(self, topic: str) -> bool:
+        """Tell whether the others were asked for all of a topic, and have answered or are silent."""
+        return self.is_informed() and self.knows_subscribers(topic)
 
     def on_restarted(self, server: str) -> None:
         """Forget what a server told before it restarted, and tell it everything."""
@@ -172,6 +184,7 @@ class Introductions:
             away = (one for one in question.unanswered if self._peers.is_away(one, now, _SILENT_S))
             for server in list(away):
                 del question.unanswered[server]
+                question.silent[server] = None
             if not question.unanswered or now >= question.until:
                 self._end(number, now)
 
@@ -207,14 +220,30 @@ class Introductions:
             self.home.on_forgets(server, message.topic)
 
     def _on_sync_done(self, server: str, message: SyncDone, now: float) -> None:
-        question = self._questions.get(message.number)
+        number = message.number
+        question = self._questions.get(number)
         if question is not None:
             question.unanswered.pop(server, None)
+            question.silent.pop(server, None)
             if not question.unanswered:
-                self._end(message.number, now)
+                self._end(number, now)
+        elif number in self._late and server in self._late[number].silent:
+            late = self._late[number]
+            del late.silent[server]
+            self._topics.acquit(server, late.topics)
+            if not late.silent:
+                del self._late[number]
 
     def _end(self, number: int, now: float) -> None:
         question = self._questions.pop(number)
+        question.silent |= question.unanswered
+        if question.silent:
+            self._topics.suspect(question.topics, question.silent)
+            # an answer to an earlier question says nothing of what was done since
+            earlier = [n for n, one in self._late.items() if one.silent.keys() & question.silent]
+            for one in earlier or list(self._late)[: max(0, len(self._late) - _LATE_LIMIT + 1)]:
+                del self._late[one]
+            self._late[number] = question
         for topic in question.topics:
             self._uninformed.pop(topic, None)
         self._on_informed(question.topics, now)

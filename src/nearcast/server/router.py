@@ -11,10 +11,10 @@ from nearcast.broker.sequence_gate import Verdict
 from nearcast.errors import WireError
 from nearcast.server.class_gate import ClassGate
 from nearcast.server.effects import Effects
+from nearcast.server.expected_streams import ExpectedStreams
 from nearcast.server.home_witness import HomeWitness
 from nearcast.server.peers import Peers
 from nearcast.server.publisher_messages import (
-    Expects,
     Forward,
     ForwardAck,
     ForwardBusy,
@@ -38,8 +38,6 @@ _LOOK_S = 0.5
 """How often servers that take nothing are looked for."""
 _EARLY_LIMIT = 2_000
 """Publications that are held until the subscribers of their topics are known."""
-_EXPECTED_LIMIT = 64
-"""Topics of a client whose streams are claimed when it comes; the others with their first message."""
 _LARGEST = 1 << 63
 _TOLD = {
     Verdict.STALE_EPOCH: RefuseReason.STALE_EPOCH,
@@ -86,6 +84,8 @@ class Router:
         Tells whether this server takes publications; else their publishers are told to wait.
     knows_subscribers
         Tells whether the subscribers of a topic here are known: what comes before is held.
+    is_introduced
+        As for `ExpectedStreams`.
     vouching
         Shows the publishers of forwarded messages, and decides about those of other servers.
     witness
@@ -107,6 +107,7 @@ class Router:
         ensure_kept: Callable[[str], None],
         is_ready: Callable[[], bool],
         knows_subscribers: Callable[[str], bool],
+        is_introduced: Callable[[str], bool],
         vouching: Vouching,
         witness: HomeWitness,
         retry_after_s: float,
@@ -118,6 +119,9 @@ class Router:
         self._takeover_s, self._look_at = takeover_s, float("-inf")
         self._peers, self._broker, self._effects = peers, broker, effects
         self.targets = targets
+        self.expected = ExpectedStreams(
+            peers, broker, targets, vouching, witness, effects, is_introduced
+        )
         self._publishers, self._retry_after_s = publishers, retry_after_s
         self._ensure_managed, self._ensure_kept = ensure_managed, ensure_kept
         self._is_ready, self._knows_subscribers = is_ready, knows_subscribers
@@ -133,7 +137,6 @@ class Router:
         self._ahead: dict[tuple[str, int], float] = {}
         """Versions of topics' assignments that the orders here do not know, since when."""
         peers.on(Forward, self._on_forward)
-        peers.on(Expects, self._on_expects)
         if publishers is not None:
             peers.on(ForwardAck, self._on_ack)
             peers.on(ForwardNack, self._on_nack)
@@ -158,16 +161,6 @@ class Router:
             key = (target, topic, publication.origin is not Origin.ONCE)
             self._forwards.setdefault(key, []).append(publication)
 
-    def expect(self, client: str, now: float) -> None:
-        """Have the streams of a client that has come claimed before it publishes."""
-        for server, topics in self.targets.expected(client).items():
-            expects = Expects(client, tuple(topics[:_EXPECTED_LIMIT]))
-            if server == self._peers.server:
-                self._on_expects(server, expects, now)
-            else:
-                self._vouching.show(server, (client,))
-                self._peers.send(server, expects)
-
     def publish(self, publication: Publication, now: float) -> None:
         """Have the broker here process what this server publishes itself, whoever has the topic."""
         self._ensure_managed(publication.topic)
@@ -180,6 +173,7 @@ class Router:
             self._early_count -= len(held)
             for publication, home, version in held:
                 self._admit(publication, home, now, version)
+        self.expected.on_informed(now)
 
     def _admit(
         self, publication: Publication, home: str | None, now: float, version: int | None = None
@@ -326,19 +320,6 @@ class Router:
                 self._unproved.hold(publication, server, message.version)
             else:
                 self._admit(publication, server, now, message.version)
-
-    def _on_expects(self, server: str, message: Expects, now: float) -> None:
-        """Claim streams that a client may begin: those that the orders here give to this server.
-
-        If they do not name its home, it proves where it is before its first message.
-        """
-        client, topics = message.publisher, message.topics[:_EXPECTED_LIMIT]
-        own = self.targets.expected(client).get(self._peers.server, ())
-        for topic in topics:
-            if topic in own:
-                self._broker.claims.expect(topic, client, now)
-        if server != self._peers.server:
-            self._witness.expect(server, client, now)
 
     def _believe(self, server: str, client: str, now: float) -> bool:
         """Tell whether a publisher is at the server that forwards for it."""

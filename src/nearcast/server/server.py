@@ -4,7 +4,6 @@ Every event method takes what happened and the time, lets the parts work, and re
 The cloud server is the same assembly without clients::
 
     datagrams -> ClientGateway -> Router -> BrokerPart -> Delivery -> datagrams
-                                    |           |            |
                                     |       FlowPart         |
                                     |           |            |
                                     +-------- Peers ---------+        (other servers)
@@ -33,6 +32,7 @@ from nearcast.server.load_reports import LoadReports, read_load
 from nearcast.server.mesh_messages import LoadReport, NewOrders
 from nearcast.server.outputs import Outputs
 from nearcast.server.overlay_part import Chance
+from nearcast.server.pause_watch import PauseWatch
 from nearcast.server.peer_channels import PeerChannels
 from nearcast.server.peers import Peers
 from nearcast.server.remote_subscribers import RemoteSubscribers
@@ -109,9 +109,8 @@ class Server:
         authoriser = self._authoriser = Authoriser(trust, settings.vouched_limit, effects.tables)
         classes = ClassGate(settings.classes, authoriser, effects)
         tickets, recovered = count(1).__next__, recovered or {}
-        flows = self.flows = FlowPart(
-            settings, peers, effects, recovered, tickets, clock, ring, watch
-        )
+        given = (settings, peers, effects, recovered, tickets, clock, ring, watch)
+        flows = self.flows = FlowPart(*given)
         part = self._broker_part = BrokerPart(
             settings,
             peers,
@@ -135,9 +134,9 @@ class Server:
             lambda topics, now: self._router.on_informed(topics, now),
             lambda server, topic: part.proofs.announce(server, topic),
         )
-        sessions = self.sessions = (
-            make_sessions(private_key, authoriser, access, self.counts) if access else None
-        )
+        self._pauses = PauseWatch(settings.takeover_s, part.broker, self._introductions, effects)
+        keys = (private_key, authoriser)
+        sessions = self.sessions = make_sessions(*keys, access, self.counts) if access else None
         self._vouching = Vouching(peers, authoriser, effects, self._retell, self._on_replaced)
         is_visitor = sessions.is_visitor if sessions is not None else lambda client: False
         self.targets = StreamTargets(
@@ -156,6 +155,7 @@ class Server:
             part.ensure_kept,
             self._is_ready,
             self._introductions.knows_subscribers,
+            self._introductions.is_introduced,
             self._vouching,
             witness,
             settings.retry_after_s,
@@ -195,9 +195,8 @@ class Server:
             )
         self.clients = clients
         self._delivery = make_delivery(peers, directory, effects, clock, sessions, clients, classes)
-        forget = clients.forget_topic if clients else lambda topic: None
-        ask = self._introductions.ask
-        part.connect(self._delivery, router, self._vouching, self._shown, witness, ask, forget)
+        told_topics = (self._introductions.ask, clients.forget_topic if clients else lambda _: None)
+        part.connect(self._delivery, router, self._vouching, self._shown, witness, *told_topics)
         flows.connect(router, part.broker)
         peers.on(NewOrders, self._on_orders)
 
@@ -211,6 +210,7 @@ class Server:
         Returns what subscribers are told at once; `finish`, before any other event, the rest.
         """
         assert self.clients is not None
+        self._pauses.note(now)
         self.clients.on_datagrams(batch, now, queue_age_s)
         self._replays.finish(now)  # before what the pass has to tell, which is newer
         if told := self.broker.begin(now):
@@ -228,6 +228,7 @@ class Server:
 
     def on_mesh(self, from_server: str, frame: bytes, now: float) -> Outputs:
         """Take a frame of another server."""
+        self._pauses.note(now)
         restarted, messages = self._peers.receive(from_server, frame, now)
         for server in dict.fromkeys((*restarted, *self._peers.take_skipped())):
             if self.clients is not None:
@@ -263,6 +264,7 @@ class Server:
 
     def on_timer(self, now: float) -> Outputs:
         """Do what has become due."""
+        self._pauses.note(now)
         if self.clients is not None:
             self.clients.on_timer(now)
         self._broker_part.on_timer(now)
@@ -278,6 +280,7 @@ class Server:
     def next_wakeup(self) -> float:
         """Return when to call `on_timer` at the latest."""
         own = min(
+            self._pauses.next_wakeup(),
             self._peers.next_wakeup(),
             self._reports.next_wakeup(),
             self._broker_part.next_wakeup(),
@@ -335,10 +338,9 @@ class Server:
 
     def _obey_document(self, document: bytes, now: float) -> bool:
         orders = read_orders(document, self._trust, self.settings.server)
-        is_taken = self._obey(orders, now)
-        if is_taken:
+        if is_taken := self._obey(orders, now):
             self._trust.note_signed(orders.issued_s)
-            self._shown.obey(document)
+            self._shown.obey(document, orders.revision)
         return is_taken
 
     def _obey(self, orders: Orders, now: float) -> bool:
@@ -394,6 +396,5 @@ class Server:
 
     def _load(self) -> LoadReport:
         sessions, topics = len(self.sessions or ()), len(self.broker.topics)
-        return read_load(
-            self.orders, sessions, topics, self.targets, self._effects, self._trust, self.loop_lag_s
-        )
+        effects, trust, lag_s = self._effects, self._trust, self.loop_lag_s
+        return read_load(self.orders, sessions, topics, self.targets, effects, trust, lag_s)

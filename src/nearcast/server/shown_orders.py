@@ -28,6 +28,8 @@ class ShownOrders:
         self._peers, self._trust = peers, trust
         self._document = b""
         """The signed orders in force here."""
+        self._revision = 0
+        """Theirs."""
         self._versions: dict[str, dict[str, int]] = {}
         """By server: versions of the topics' assignments by which it is a broker."""
         self._revisions: dict[str, int] = {}
@@ -52,12 +54,15 @@ class ShownOrders:
             self._peers.send(server, ShowOrders())
 
     def has_shown(self, server: str) -> bool:
-        """Tell whether a server has shown its orders since those here are in force."""
-        return server in self._revisions
+        """Tell whether a server has shown its orders, and they are no older than those here.
 
-    def obey(self, document: bytes) -> None:
+        One that has just started may go by older ones until it hears of others.
+        """
+        return self._revisions.get(server, -1) >= self._revision
+
+    def obey(self, document: bytes, revision: int) -> None:
         """Take new orders; what others have shown may be older, and a server may have left."""
-        self._document = document
+        self._document, self._revision = document, revision
         self._versions.clear()
         self._revisions.clear()
         self._asked_at.clear()

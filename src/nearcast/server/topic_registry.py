@@ -91,17 +91,15 @@ class TopicRegistry:
                 self.prove(server, topic)
         for topic in [one for one in self.announced if self._is_ordered_here(one)]:
             del self.announced[topic]
-        for topic in self._recovered:  # made by its publishers: goes on without orders
-            if topic not in self._orders:
-                self.announced[topic] = None
+        # made by their publishers: these go on without orders
+        self.announced |= {one: None for one in self._recovered if one not in self._orders}
         here = [one.topic for one in orders.topics if self._is_ordered_here(one.topic)]
         topics = dict.fromkeys([*here, *self._recovered, *self.announced, *self._broker.topics])
         doubtful = [one for one in topics if one in before or one in self._recovered]
         actions = [one for topic in topics for one in self._manage(topic)]
-        strangers = tuple(sorted(servers - {self._settings.server}))
-        for topic in doubtful:
-            if topic not in self._orders:  # who else manages it is no longer said, or never was
-                self._suspect(topic, strangers)
+        unordered = [one for one in doubtful if one not in self._orders]
+        # who else manages them is no longer said, or never was
+        self.suspect(unordered, sorted(servers - {self._settings.server}))
         for topic in self._broker.topics:
             if self.is_past(topic) and self._orders[topic] != before.get(topic):
                 self._farewells += [(one, topic) for one in self._others(topic)]
@@ -126,21 +124,25 @@ class TopicRegistry:
         """Whether no more topics are managed here than orders name."""
         return len(self._broker.topics) >= self._settings.topic_limit
 
-    def volunteer(self, topic: str, strangers: Iterable[str]) -> list[Actions]:
+    def volunteer(self, topic: str, strangers: Collection[str]) -> list[Actions]:
         """Begin to manage a topic that nobody ordered here, if possible; others may do so too."""
         if self.is_full:
             return []
         actions = self._manage(topic)
         if topic in self._broker.topics:
             self.announced[topic] = None
-            self._suspect(topic, tuple(strangers))
+            self.suspect((topic,), strangers)
         return actions
 
-    def _suspect(self, topic: str, strangers: tuple[str, ...]) -> None:
-        """Have all these servers asked for streams of a topic, until they have answered."""
-        managed = self._broker.topics.get(topic)
-        if managed is not None:
-            managed.settings = replace(managed.settings, strangers=strangers)
+    def suspect(self, topics: Iterable[str], servers: Collection[str]) -> None:
+        """Have all these servers asked for streams of topics, until they have answered."""
+        for managed in filter(None, map(self._broker.topics.get, topics)):
+            managed.settings = managed.settings.with_strangers(servers)
+
+    def acquit(self, server: str, topics: Iterable[str]) -> None:
+        """Note that a server has said which of these topics it manages."""
+        for managed in filter(None, map(self._broker.topics.get, topics)):
+            managed.settings = managed.settings.without_strangers(((server,),))
 
     def on_manages(self, server: str, topic: str, *, past: bool) -> bool:
         """Note that another server says that it manages a topic, or did.
@@ -321,6 +323,7 @@ class TopicRegistry:
         if (old.processor, old.options) != (settings.processor, settings.options):
             live.state = None  # another processor's
         removed = self._broker.remove_topic(old.topic)
+        settings = replace(settings, strangers=old.strangers)
         added = self._add([settings, old], live, stored=False)
         if added is None or removed.to_store is None or added.to_store is None:
             raise RuntimeError(f"topic {old.topic!r} could not be kept")
@@ -363,9 +366,8 @@ class TopicRegistry:
 
     def _past_others(self, topic: str) -> tuple[str, ...]:
         order = self._orders.get(topic)
-        known = dict.fromkeys(
-            (*(order.moved_from if order else ()), *self._told.past.get(topic, ()))
-        )
+        moved_from = order.moved_from if order else ()
+        known = dict.fromkeys((*moved_from, *self._told.past.get(topic, ())))
         present = self.brokers_of(topic)
         return tuple(one for one in known if one not in present and one != self._settings.server)
 

@@ -139,7 +139,10 @@ class SpoolLog:
         if cut is not None:
             # or a later recovery could take the torn frames for old ones that were synced
             self._disk.write(cut.segment, cut.offset, bytes(cut.size_bytes))
-            self._disk.sync(cut.segment)
+        for name in self.recovered.segments:
+            # what a killed process had written and not synced was read too: once there is a newer
+            # segment, it counts as synced
+            self._sync(name)
         if ENDS_FILE not in self._disk.names():
             self._disk.create(ENDS_FILE, ENDS_BYTES)
         self._roll()

@@ -125,8 +125,7 @@ class ServerSessions:
 
     def heard_at(self, client: str) -> float:
         """Return when a client was last heard here."""
-        found = self._table.by_client.get(client)
-        return found.last_heard if found is not None else float("-inf")
+        return found.last_heard if (found := self._table.by_client.get(client)) else float("-inf")
 
     # Datagrams in
 
@@ -152,7 +151,8 @@ class ServerSessions:
                     self._opener.on_stranger(data, address, now)
             except Refused as refusal:
                 self.drops[refusal.reason] += 1
-        return self.take_events()
+        events, self._events = self._events, []
+        return events
 
     def _on_sealed(
         self, session: ServerSession, data: bytes, address: Address, now: float, now_us: int

@@ -30,8 +30,8 @@ class Findings:
     recovered: int = 0
     """Took effect although they were never acknowledged."""
     taken_over: int = 0
-    """Processed twice because they were in doubt when their owner was given up: it may have had
-    them, and their publisher had not heard so."""
+    """Processed again because they were in doubt when a server was given up: see
+    `TrialSite.doubts`. At most once by each such server, and once by its successor."""
     heard: int = 0
     violations: list[Violation] = field(default_factory=list)
 
@@ -50,7 +50,7 @@ def check(trial: TrialSite) -> Findings:
     for payload, count in effects.items():
         if payload not in by_payload:
             found.add("unexpected", payload)
-        elif count > 1 and any(one.leaves_in_doubt(by_payload[payload]) for one in trial.takeovers):
+        elif 1 < count <= 1 + trial.doubts(by_payload[payload]):
             found.taken_over += 1
         elif count > 1:
             found.add("processed_twice", f"{payload}, {count} times")

@@ -17,6 +17,10 @@ import msgspec
 from nearcast.broker.actions import Copy
 from nearcast.broker.sequence_gate import Verdict
 from nearcast.experiments.survive import catching, defects
+from nearcast.experiments.survive.stand_ins import (
+    stand_in_for_a_restarted_owner,
+    stand_in_for_an_owner_behind_a_cut,
+)
 from nearcast.server.mesh_messages import MeshMessage
 from nearcast.server.peer_channel import decode_frame
 from nearcast.server.peer_channels import PeerChannels
@@ -126,8 +130,7 @@ def _rising_incarnations(self: Any, server: str, frame: bytes, now: float) -> li
 
 
 def _forget_flights(self: Any, _now: float) -> list[Any]:
-    self._flights.clear()
-    return []
+    return self._flights.clear() or []
 
 
 def _any_orders(self: Any, _server: str, message: Any, now: float) -> None:
@@ -184,7 +187,25 @@ def _all_mutants() -> Iterable[Mutant]:
             "who stood in is not named",
             f"{_SERVER}topic_registry.TopicRegistry.rumours",
             lambda *_: {},
-            partial(catching.long_outages, 1090),
+            lambda: bool(stand_in_for_an_owner_behind_a_cut(named_later=True).violations),
+        ),
+        Mutant(
+            "who was given up does not hear of it from others",
+            f"{_SERVER}claims.Claims.tell_given_up",
+            _nothing,
+            lambda: bool(stand_in_for_an_owner_behind_a_cut().violations),
+        ),
+        Mutant(
+            "who does not answer at the start is not asked",
+            f"{_SERVER}topic_registry.TopicRegistry.suspect",
+            _nothing,
+            lambda: bool(stand_in_for_a_restarted_owner().violations),
+        ),
+        Mutant(
+            "a server that was paused goes on as before",
+            f"{_SERVER}pause_watch.PauseWatch.note",
+            _nothing,
+            partial(catching.long_outages, 3_000_127),
         ),
         Mutant(
             "gaps skipped",

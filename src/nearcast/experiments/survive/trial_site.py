@@ -59,6 +59,8 @@ class Takeover:
     """Servers that did not answer and may still take messages, by their incarnations."""
     until_s: float
     """When the last of them was still seen to do so."""
+    given_up: int = 1
+    """How many did not answer."""
 
     def leaves_in_doubt(self, message: TrialMessage) -> bool:
         """Tell whether a message may have had its effect at the lost owner unheard."""
@@ -208,7 +210,7 @@ class TrialSite:
                     since_s, lost = server.incident_times[at], incident.fields["given_up"]
                     owners = {one: self.site.servers[one].incarnation for one in lost}
                     self.takeovers += [
-                        Takeover(topic, publisher, since_s, dict(owners), since_s)
+                        Takeover(topic, publisher, since_s, dict(owners), since_s, len(owners))
                         for topic, publishers in incident.fields["publishers"].items()
                         for publisher in publishers
                     ]
@@ -218,6 +220,14 @@ class TrialSite:
                     del one.owners[name]
             if one.owners:
                 one.until_s = self.site.now
+
+    def doubts(self, message: TrialMessage) -> int:
+        """Return how many servers may have processed a message besides its owner.
+
+        They were given up before the message was acknowledged, and had not yet heard so, or come to
+        an end, when it was published.
+        """
+        return sum(one.given_up for one in self.takeovers if one.leaves_in_doubt(message))
 
     def _owns(self, name: str, takeover: Takeover) -> bool:
         server = self.site.servers[name]
