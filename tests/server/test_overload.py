@@ -186,8 +186,9 @@ class OneCloud:
         self.cloud.obey(
             Orders(1, 1, "cloud", servers, topics, (ClientOrder("car", "e1"),)), self.now
         )
-        self.now += 2.0  # it has waited for the subscribers that nobody told
         self.groups = self.frames = 0
+        for question in (1, 2):  # at its start, and about its topic
+            self.hear(SyncDone(question))
         self.hear(Vouch((AUTHORITY.client("car", bytes(32)),)))
 
     def forward(self, sequence: int, oldest: int = 1, published_us: int = 1) -> None:

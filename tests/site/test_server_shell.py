@@ -168,9 +168,13 @@ def test_only_a_pass_with_publications_lets_datagrams_gather(
         def take(batch: list[tuple[bytes, Address]], _now: float, _age_s: float) -> Outputs:
             taken.extend(data for data, _ in batch)
             is_taken.set()
+            return Outputs()
+
+        def finish(_now: float) -> Outputs:
             return Outputs(publications=[("row",)] if taken[-1] == publication else [])
 
         monkeypatch.setattr(server.node, "on_datagrams", take)
+        monkeypatch.setattr(server.node, "finish", finish)
         monkeypatch.setattr(
             UdpSocket, "gather", lambda _socket, _s: gathered_after.append(taken[-1])
         )
