@@ -126,16 +126,17 @@ def test_a_message_that_two_brokers_stamped_was_processed_twice(tmp_path: Path) 
 
 
 @pytest.mark.parametrize(
-    ("lost", "moved_ms", "last_ms", "holds"),
+    ("lost", "moved_ms", "last_ms", "full_ms", "holds"),
     [
-        (0, 90.0, 54.0, True),
-        (1, 90.0, 54.0, False),
-        (0, 90.0, 56.0, False),
-        (0, 53.0, 54.0, False),  # as near to full knowledge, but nothing was gained
+        (0, 90.0, 54.0, 50.0, True),
+        (1, 90.0, 54.0, 50.0, False),
+        (0, 90.0, 56.0, 50.0, False),
+        (0, 90.0, 56.0, 150.0, False),  # a reference that something disturbed helps nobody
+        (0, 53.0, 54.0, 50.0, False),  # as near to full knowledge, but nothing was gained
     ],
 )
 def test_the_loop_holds_when_nothing_is_lost_and_the_last_round_is_near_full_knowledge(
-    lost: int, moved_ms: float, last_ms: float, holds: bool
+    lost: int, moved_ms: float, last_ms: float, full_ms: float, holds: bool
 ) -> None:
     done = ReplanRound(0.0, 2, 0.8, 0.4, 0.39, 3, switched=True, learn_s=2.0, plan_s=1.0)
     seen = LoopRun(
@@ -144,13 +145,13 @@ def test_the_loop_holds_when_nothing_is_lost_and_the_last_round_is_near_full_kno
             Phase("moved", 1, 2, moved_ms),
             Phase("round 1", 2, 3, 70.0, done),
             Phase("round 2", 3, 4, last_ms, replace(done, switched=False)),
-            Phase(FULL_KNOWLEDGE, 4, 5, 50.0),
+            Phase(FULL_KNOWLEDGE, 4, 5, full_ms),
         ],
         counts=LoadCounts(10, 10, 20, lost, 0),
     )
-    costs = {"before": 0.4, "moved": 0.8, FULL_KNOWLEDGE: 0.38}
+    costs = {"before": 0.4, "moved": 0.8, FULL_KNOWLEDGE: 0.4}
     points, verdict = judge(seen, costs, 100.0, 0)
-    assert [point.predicted_ms for point in points] == pytest.approx([40, 80, 40, 80, 38])
+    assert [point.predicted_ms for point in points] == pytest.approx([40, 80, 40, 80, 40])
     assert points[2].of_full_knowledge == pytest.approx(1.4)
     assert points[2].round_s == pytest.approx(3.0)
     assert verdict.of_full_knowledge == pytest.approx(last_ms / 50)
