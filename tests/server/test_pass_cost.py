@@ -10,10 +10,12 @@ from types import FrameType
 
 import pytest
 
+from nearcast.server.server import Server
 from nearcast.server.site_orders import ClientOrder, Orders
 from nearcast.testing.simulated_client import SimulatedClient
 from nearcast.testing.simulated_site import SimulatedSite
 from nearcast.wire.actions import SendDatagram
+from nearcast.wire.settings import Address
 
 SUBSCRIBERS = 10
 TOPICS = 20
@@ -47,14 +49,20 @@ def site_with_subscribers() -> tuple[SimulatedSite, SimulatedClient]:
     return site, publisher
 
 
-@pytest.mark.parametrize(("batch", "most_calls"), [(1, 165), (60, 60)])
-def test_a_message_to_ten_subscribers_takes_few_calls(batch: int, most_calls: int) -> None:
-    site, publisher = site_with_subscribers()
+def server_of(site: SimulatedSite) -> tuple[Server, Address]:
+    """Return the server, and where it knows the publisher to be."""
     node = site.servers["e1"].node
     assert node is not None
     assert node.sessions is not None
     address = node.sessions.address_of("publisher")
     assert address is not None
+    return node, address
+
+
+@pytest.mark.parametrize(("batch", "most_calls"), [(1, 165), (60, 60)])
+def test_a_message_to_ten_subscribers_takes_few_calls(batch: int, most_calls: int) -> None:
+    site, publisher = site_with_subscribers()
+    node, address = server_of(site)
     for number in range(batch):
         publisher.session.publish(f"t{number % TOPICS}", bytes(220), site.now)
     datagrams = [
@@ -81,11 +89,7 @@ def test_a_message_to_ten_subscribers_takes_few_calls(batch: int, most_calls: in
 
 def test_subscribers_are_told_before_anything_that_they_need_not_wait_for() -> None:
     site, publisher = site_with_subscribers()
-    node = site.servers["e1"].node
-    assert node is not None
-    assert node.sessions is not None
-    address = node.sessions.address_of("publisher")
-    assert address is not None
+    node, address = server_of(site)
     publisher.session.publish("t0", bytes(220), site.now)
     sent = [(one.data, address) for one in publisher.session.send_publications(site.now)]
     first = node.on_datagrams(sent, site.now)
@@ -99,11 +103,7 @@ def test_subscribers_are_told_before_anything_that_they_need_not_wait_for() -> N
 
 def test_what_a_pass_began_and_could_not_end_is_stored_with_the_next_one() -> None:
     site, publisher = site_with_subscribers()
-    node = site.servers["e1"].node
-    assert node is not None
-    assert node.sessions is not None
-    address = node.sessions.address_of("publisher")
-    assert address is not None
+    node, address = server_of(site)
     told = 0
     for _ in range(2):  # a bug has kept `finish` from its work after the first one
         publisher.session.publish("t0", bytes(220), site.now)
