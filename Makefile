@@ -6,10 +6,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: help setup archive kafka-jars kafka-up kafka-down demo test quick check format fresh bench proto lock clean
+.PHONY: help setup archive kafka-jars hdfs-jars s3-jars kafka-up kafka-down demo test quick check format fresh bench proto lock clean
 
 help: ## List the verbs
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
+	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
 
 setup: $(STAMP) ## Make .venv with nearcast and everything it needs
 
@@ -36,7 +36,13 @@ archive: setup ## Keep Spark's classes in .venv, so that sessions start sooner (
 	@$(BIN)/python -m nearcast.pipeline.make_archive
 
 kafka-jars: setup ## Fetch Apache Kafka and Spark's connector to it into .venv/kafka (Maven, 54 MB)
-	@$(BIN)/python -m nearcast.links.maven_jars
+	@$(BIN)/python -m nearcast.links.maven_jars kafka
+
+hdfs-jars: setup ## Fetch HDFS for tests into .venv/kafka (Maven, 56 MB)
+	@$(BIN)/python -m nearcast.links.maven_jars hdfs
+
+s3-jars: setup ## Fetch Hadoop's way to S3, and an S3 for tests, into .venv/kafka (Maven, 60 MB)
+	@$(BIN)/python -m nearcast.links.maven_jars s3
 
 kafka-up: kafka-jars ## Start a Kafka broker at 127.0.0.1:9092 that stays, data in .kafka
 	@$(BIN)/python -m nearcast.testing.local_kafka up .kafka $(or $(KAFKA_PORT),9092)
@@ -47,7 +53,7 @@ kafka-down: ## Stop it; its data stays
 demo: setup ## A city, its log learned by Spark, plans, real servers, a report (two to three minutes)
 	$(BIN)/nearcast demo --out demo-output
 
-test: setup check kafka-jars $(VENV)/.sumo $(VENV)/.kernels ## Run every check and every test
+test: setup check kafka-jars hdfs-jars s3-jars $(VENV)/.sumo $(VENV)/.kernels ## Run every check and every test
 	$(BIN)/pytest -n 2 --dist loadgroup --no-loadscope-reorder
 
 # Both test processes would compile the same kernels otherwise.

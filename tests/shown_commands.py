@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 from nearcast.cli.main import nearcast
 
-__all__ = ["LONG", "in_help", "in_pages", "leaves", "with_verb"]
+__all__ = ["PAGES", "in_help", "in_pages", "in_sentences", "leaves", "with_verb"]
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -29,9 +29,17 @@ def in_pages() -> list[str]:
 
 
 def in_sentences() -> list[str]:
-    """Return what stands as a whole command in the text of the README."""
-    text = re.sub(r"```.*?```", "", PAGES[0].read_text(), flags=re.DOTALL)
-    return re.findall(r"`(nearcast [a-z]+ [^`\n]+)`", text)
+    """Return what stands as a command in the text of a page, abbreviations and names included."""
+    return list(
+        dict.fromkeys(
+            line
+            for page in PAGES
+            for line in re.findall(
+                r"`(nearcast [^`\n]+)`",
+                re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL),
+            )
+        )
+    )
 
 
 def leaves(command: click.Command = nearcast, *path: str) -> Iterator[tuple[str, click.Command]]:
@@ -61,7 +69,3 @@ def in_help() -> dict[str, list[str]]:
 def with_verb(lines: list[str], *verbs: str) -> list[str]:
     """Return the commands with one of these verbs, each once."""
     return list(dict.fromkeys(line for line in lines if line.split()[1] in verbs))
-
-
-LONG = in_sentences()
-"""Measurements of minutes: they are parsed, and run at a small size by the tests of each."""

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import ast
 import importlib
+import re
 from pathlib import Path
 
 import pytest
 
 import nearcast
+from shown_commands import PAGES
 
 SOURCE = Path(nearcast.__file__).parent
 FILES = sorted(path for path in SOURCE.rglob("*.py") if path.parent.name != "generated")
@@ -62,3 +64,8 @@ def test_the_public_names_are_exact_and_load() -> None:
     with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
         nearcast.nonsense  # noqa: B018
     assert importlib.import_module("nearcast").__doc__
+
+
+def test_no_page_is_unfinished() -> None:
+    for page in PAGES:
+        assert not re.search(r"\b(PLACEHOLDER|TODO|FIXME|XXX|TBD)\b", page.read_text()), page

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import re
 import shlex
 import shutil
@@ -12,7 +11,6 @@ from typing import Any
 import pytest
 
 from cli.conftest import Run, run  # noqa: F401
-from nearcast.sdk import Client
 
 ROOT = Path(__file__).parent.parent
 TEXT = (ROOT / "README.md").read_text()
@@ -27,26 +25,11 @@ def block_with(word: str) -> str:
     return found
 
 
-def test_the_library_example_runs(capsys: pytest.CaptureFixture[str]) -> None:
-    exec(compile(block_with("make_plan"), "README.md", "exec"), {})
-    said = capsys.readouterr().out
-    assert re.search(r"reloc: \d+\.\d+ ms", said)
-    assert re.search(r"optimised: \d+\.\d+ ms", said)
-
-
 def test_the_planner_of_ones_own_is_a_planner() -> None:
     names: dict[str, Any] = {"__name__": "my_package"}
     exec(compile(block_with("FirstServer"), "README.md", "exec"), names)
     planner = names["FirstServer"]()
     assert planner.name == "first-server"
-
-
-def test_the_client_example_uses_what_there_is() -> None:
-    text = block_with("nearcast.sdk")
-    compile(text, "README.md", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
-    called = re.findall(r"[Cc]lient\.(\w+)\(", text)
-    assert called == ["connect", "publish_and_wait"]
-    assert all(callable(getattr(Client, name)) for name in called)
 
 
 @pytest.mark.slow

@@ -15,7 +15,6 @@
     │   └── SpoolLostError           a write or sync failed; only a restart may go on
     ├── RestartNeededError           a server had to end or could not start; another start may help
     ├── ProcessorError               a message processor is unknown or cannot be loaded
-    │   └── ProcessorTimeoutError    it took too long and was ended
     ├── TrustError                   a credential or a signature does not count
     ├── WireError (ValueError)       a message cannot be sent
     └── PlanningError                no plan can be made
@@ -37,7 +36,6 @@ __all__ = [
     "PlanError",
     "PlanningError",
     "ProcessorError",
-    "ProcessorTimeoutError",
     "RestartNeededError",
     "ScenarioError",
     "SolverError",
@@ -156,12 +154,8 @@ class SpoolLostError(SpoolError):
 
 
 class RestartNeededError(NearcastError):
-    """A server had to end or could not start; whoever watches it should start it again."""
+    """A server had to end or could not start; its supervisor should start it again."""
 
 
 class ProcessorError(NearcastError):
     """A message processor is unknown, cannot be loaded, or refuses its options."""
-
-
-class ProcessorTimeoutError(ProcessorError):
-    """A message processor did not answer in time and was ended."""

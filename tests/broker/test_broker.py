@@ -6,13 +6,14 @@ import json
 from collections.abc import Iterator, Sequence
 from itertools import islice
 from random import Random
+from typing import Any
 
 import pytest
 from msgspec import structs
 
 from broker.hosting import FakeHost
 from broker.making import advance, broker_with, handle, handle_copies, message
-from nearcast.broker.actions import Ack, Actions, Ask, Nack, TakenOver, Yield
+from nearcast.broker.actions import Ack, Actions, Ask, Deny, Nack, TakenOver, Yield
 from nearcast.broker.audiences import SubscriberTable, resolve
 from nearcast.broker.broker import Broker
 from nearcast.broker.guard import GuardEvent, GuardSettings, ProcessorGuard
@@ -31,6 +32,7 @@ from nearcast.broker.topic_settings import TopicSettings
 from nearcast.broker.topic_spool import SpoolView
 from nearcast.errors import ConfigError
 from nearcast.spool.log import SpoolLog, SpoolSettings
+from nearcast.testing.counting_processor import COUNTING
 from nearcast.testing.fake_disk import FakeDisk, PowerCutError
 from nearcast.wire.publication import Origin, Publication
 
@@ -522,3 +524,23 @@ def test_a_stream_that_was_yielded_is_not_taken_by_older_orders_though_the_serve
     # a server that the site no longer has is not waited for
     broker.claims.repeat(lambda *_: False, lambda _: True, lambda _: False)
     assert stored(broker.run(3.0)) == ([("car", 2)] if restarts else [])
+
+
+def test_a_server_that_lost_its_claim_does_not_hold_the_state_back_from_the_winner() -> None:
+    settings = TopicSettings("t", 10, processor=COUNTING, version=1)
+    broker = broker_with(settings)
+    broker.on_committed([ticket(handle(broker, [message("car", 1)], 0.0))])
+    winner, loser = Token(2, 2, "winner", 7), Token(2, 1, "loser", 7)
+    broker.claims.on_claim("t", ["car"], winner, whole=False)
+    broker.claims.on_claim("t", ["car"], loser, whole=True)
+    broker.claims.on_claim("t", ["car"], winner, whole=True)
+    said = list[Any]()
+    for now_s in (1.0, 2.0, 3.0):
+        actions = broker.run(now_s)
+        tickets = [actions.to_store.ticket] if actions.to_store is not None else []
+        said += actions.claims + broker.on_committed(tickets).claims
+    assert [one.to_server for one in said if isinstance(one, Deny)] == ["loser"]
+    (yielded,) = (one for one in said if isinstance(one, Yield))
+    assert yielded.to_server == "winner"
+    assert yielded.offer.number == 1
+    assert yielded.offer.state

@@ -13,7 +13,7 @@ from scipy import ndimage
 from broker.making import message
 from nearcast.broker.notifications import Notification
 from nearcast.broker.processor import Processor
-from nearcast.broker.processors.frames import Frame, bright_regions, read_frame, write_frame
+from nearcast.broker.processors.frames import CameraFrame, bright_regions, read_frame, write_frame
 from nearcast.broker.processors.people import (
     PersonCount,
     PersonFeatures,
@@ -27,14 +27,16 @@ from nearcast.wire.publication import Publication
 WIDTH, HEIGHT = 32, 24
 
 
-def frame_with(people: list[tuple[int, int, int]], rng: Random, camera: str = "north") -> Frame:
+def frame_with(
+    people: list[tuple[int, int, int]], rng: Random, camera: str = "north"
+) -> CameraFrame:
     """Noise with people of 4 x 8 pixels at (column, row), who differ in their upper part."""
     pixels = bytearray(rng.randrange(20, 40) for _ in range(WIDTH * HEIGHT))
     for column, row, upper in people:
         for y in range(row, row + 8):
             for x in range(column, column + 4):
                 pixels[y * WIDTH + x] = upper if y < row + 4 else 250
-    return Frame(camera, WIDTH, bytes(pixels))
+    return CameraFrame(camera, WIDTH, bytes(pixels))
 
 
 def run(processor: Processor, payloads: list[bytes]) -> list[Notification]:
@@ -61,7 +63,7 @@ def test_regions_are_those_of_another_labelling(seed: int) -> None:
         for at, (rows, columns) in enumerate(ndimage.find_objects(labels), 1)
         if (labels == at).sum() >= 3
     )
-    found = bright_regions(Frame("c", width, pixels), 60, 3)
+    found = bright_regions(CameraFrame("c", width, pixels), 60, 3)
     assert sorted((r.left, r.top, r.right, r.bottom, r.count) for r in found) == expected
 
 

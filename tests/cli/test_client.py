@@ -220,7 +220,7 @@ def test_reports_come_from_options_or_lines(
     assert "reported 1\nerror: line 2: " in answer.err
     assert run("client", "report", "--credentials", car, "--x-km", "1").code == 2
     assert (
-        "not finite"
+        "a client cannot be at (nan, 0)"
         in run("client", "report", "--credentials", car, "--x-km", "nan", "--y-km", "0").err
     )
 

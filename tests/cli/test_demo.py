@@ -22,6 +22,10 @@ def test_the_demo_learns_plans_runs_and_reports(run: Run, tmp_path: Path) -> Non
     assert [one["method"] for one in found["methods"]] == ["nearest", "optimised"]
     assert found["learned"]["clients"] == found["learned"]["all_clients"] == 24
     assert found["learned"]["memberships"] == found["learned"]["all_memberships"]
+    loop = found["replanned"]
+    assert loop["moved_clients"] > 0
+    assert loop["acknowledged"] == loop["published"] > 0
+    assert (loop["lost"], loop["doubled"], loop["round"]["failed"]) == (0, 0, False)
     drive = answer.json["vehicles"]
     assert drive["expected"] == drive["delivered"] > 0
     assert {drive[one] for one in ("false", "missed", "lost", "doubled", "unalerted")} == {0}

@@ -8,7 +8,8 @@ import pytest
 from delay.reference import connections, random_homes, random_scenario, server_use
 from nearcast.delay.connections import (
     connections_problem,
-    drawn_client_weight,
+    draw_publishers,
+    drawn_weight,
     evaluate_connections,
 )
 
@@ -34,6 +35,8 @@ def test_cost_equals_plain_loops(seed: int, measured: bool) -> None:
 def test_many_drawn_trials_approach_the_expectation() -> None:
     scenario = random_scenario(7)
     problem = connections_problem(scenario)
-    drawn = drawn_client_weight(problem, np.random.default_rng(0), trials=20_000)
+    roles = problem.member_topic, problem.publishes, problem.subscribes
+    draws = draw_publishers(*roles, problem.topic_count, np.random.default_rng(0), trials=20_000)
+    drawn = drawn_weight(problem, draws)
     assert drawn == pytest.approx(problem.client_weight, abs=0.01)
     assert drawn.sum() == pytest.approx(2.0)

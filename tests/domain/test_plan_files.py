@@ -5,6 +5,7 @@ import json
 import math
 import os
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -272,3 +273,14 @@ def test_a_failure_while_writing_keeps_the_plan_that_was_there(
         write_plan(small_plan(), small_report(), small_scenario(), folder, overwrite=True)
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
     assert os.listdir(tmp_path) == ["p"]
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_a_plan_in_which_all_members_publish_is_read_as_it_was(tmp_path: Path, form: str) -> None:
+    scenario, plan = small_scenario(), small_plan()
+    members = replace(scenario.members, publishes=np.ones(4, dtype=np.bool_))
+    scenario = replace(scenario, members=members)
+    plan = replace(plan, publish=np.array([0, 0, 1, 1], dtype=np.int32))
+    write_plan(plan, small_report(), scenario, tmp_path / "plan", table_format=form)  # type: ignore[arg-type]
+    found, _ = read_plan(tmp_path / "plan", scenario)
+    assert found.publish.tolist() == plan.publish.tolist()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -18,9 +19,16 @@ from nearcast.experiments.figures import (
     spool_sweep,
 )
 from nearcast.experiments.figures.examples2021 import size_verdicts
-from nearcast.experiments.figures.figure import FindingKind, Verdict, beside, judge, tally
+from nearcast.experiments.figures.figure import Effort, FindingKind, Verdict, beside, judge, tally
 from nearcast.experiments.figures.placement_findings import PairTable
-from nearcast.experiments.figures.preliminary2021 import Plans, method_verdicts, step_verdicts
+from nearcast.experiments.figures.preliminary2021 import (
+    Plans,
+    method_verdicts,
+    one_topic_scenarios,
+    plans_by_step,
+    step_verdicts,
+)
+from nearcast.planning.methods.assignment import Cooperation
 
 Table = dict[str, dict[float, dict[str, float]]]
 
@@ -239,6 +247,17 @@ def test_the_steps_of_reloc_are_counted_over_seeds() -> None:
     mixed = step_verdicts([good, bad])
     assert agreement(mixed) == [False, False]
     assert "in 1 of 2 seeds" in mixed[0].ours
+
+
+@pytest.mark.parametrize("cooperate", [Cooperation.ALONE, Cooperation.TOGETHER])
+def test_what_the_steps_do_with_one_topic_cannot_fail_and_is_not_counted(
+    cooperate: Cooperation,
+) -> None:
+    scenarios = islice(one_topic_scenarios(Effort(), storage=7.0, compute=20.0), 60)
+    for scenario in scenarios:
+        told = step_verdicts([plans_by_step(scenario, cooperate)])
+        assert agreement(told) == [True, True]
+        assert {verdict.kind for verdict in told} == {FindingKind.BY_CONSTRUCTION}
 
 
 def test_methods_are_told_by_the_servers_they_use() -> None:

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
+import gc
+from pathlib import Path
+
 import pytest
 
-from nearcast.experiments.flows.load import Findings, Heard, Load, check
+from nearcast.experiments.flows.core_bound import core_ratio, grinds_per_s
+from nearcast.experiments.flows.flow_site import OUTPUT, SOURCE, open_flow_site
+from nearcast.experiments.flows.load import Findings, Heard, Load, check, drive
 from nearcast.experiments.flows.pauses import Move, Span, longest_ms, quiet_spans, spans_of
 from nearcast.experiments.flows.run import FlowTrial, run
+from nearcast.experiments.flows.trial_processors import TALLY
+from nearcast.flow.flow import Component, ContentMapping
 
 
 def made(numbers: list[tuple[int, int]]) -> Load:
@@ -65,6 +73,43 @@ def test_a_hand_over_after_which_nothing_comes_lasts_to_the_end() -> None:
     (span,) = spans_of(load, [Move(2.0, "taker")], {"k"})
     assert span == Span(1.8, 5.1)
     assert longest_ms(load, [span], {"k"}) == [8e3]
+
+
+def test_the_bound_is_of_all_processes_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert grinds_per_s(1, rounds=1000, seconds=0.02) > 0.0
+
+    def two_of_three(processes: int, _rounds: int, _seconds: float) -> float:
+        return {1: 60.0, 2: 90.0}[processes]
+
+    monkeypatch.setattr("nearcast.experiments.flows.core_bound.grinds_per_s", two_of_three)
+    assert core_ratio(1000) == 1.5
+
+
+@pytest.mark.slow
+def test_servers_divide_hard_work_by_themselves() -> None:
+    (point,) = run(("scale-out",), FlowTrial(grinds_ms=(15.0,), lasting_s=5.0, grind_s=3.0))
+    assert point.servers.startswith("cloud, e")
+    assert (point.lost, point.untold, point.doubled) == (0, 0, 0)
+    assert point.acknowledged == point.messages > 500
+    assert point.before_per_s is not None
+    assert point.after_per_s is not None
+    assert point.ratio == point.after_per_s / point.before_per_s
+    assert point.bound_ratio is not None
+
+
+@pytest.mark.slow
+def test_the_load_has_no_pauses_of_its_own(tmp_path: Path) -> None:
+    collects = []
+
+    async def look(_load: Load) -> None:
+        collects.append(gc.isenabled())
+
+    with open_flow_site(tmp_path) as site:
+        site.live.enrol_clients()
+        site.run_flow(Component(TALLY, (SOURCE,), OUTPUT, {}, ContentMapping("key")))
+        load = asyncio.run(drive(site, 100.0, 4, look))
+    assert len(load.heard) == len(load.sent_s) > 0
+    assert collects == [False]
 
 
 @pytest.mark.slow

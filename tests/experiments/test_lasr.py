@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from nearcast.experiments.figures.lasr_busy_master import busy_masters, told_beside
 from nearcast.experiments.figures.lasr_findings import delay_verdicts, error_verdicts, numbers
 from nearcast.experiments.lasr.testbed import REPLICA, TARGET, JoseTestbed
 from nearcast.experiments.lasr.trial import SystemKind, Trial, run_trial
@@ -66,6 +67,16 @@ def test_a_busy_master_answers_late() -> None:
         for testbed in (SMALL, slow)
     }
     assert delays_ms[0.01] > delays_ms[SMALL.query_s] + 50
+
+
+def test_the_command_waits_in_the_masters_queue_as_questions_do() -> None:
+    calm = run_trial(SystemKind.MASTER_SLAVE, SMALL, 1)
+    asked_per_s = (SMALL.devices + SMALL.other_devices) * SMALL.brokers / SMALL.period_s
+    full = replace(SMALL, query_s=1.3 / asked_per_s)
+    found = run_trial(SystemKind.MASTER_SLAVE, full, 1)
+    assert len(found.misdelivered()) > len(calm.misdelivered()) + 3
+    assert all(one.sent_s < found.command_s <= one.received_s for one in found.misdelivered())
+    assert found.misdelivered_later() == []
 
 
 @pytest.fixture(scope="module")
@@ -129,4 +140,17 @@ def test_what_the_machine_did_is_told_beside_a_finding_that_does_not_agree(
 
 
 def test_a_misdelivery_before_the_command_is_told(good: dict[str, float]) -> None:
-    assert not error_verdicts(good, {"command": 50, "LASR": 49})[0].agrees
+    assert error_verdicts(good, {"command": 50, "LASR": 49})[0].agrees  # was under way
+    assert not error_verdicts(good, {"command": 50, "LASR": 48})[0].agrees
+
+
+def test_a_master_that_cannot_answer_all_misdelivers_more_than_twice_as_many_as_lasr() -> None:
+    masters = busy_masters(replace(SMALL, frames=100), trials=1)
+    shares = [one.share for one in masters]
+    assert shares == sorted(shares)
+    assert masters[0].misdelivered + 2 < masters[-1].misdelivered
+    assert masters[0].slowest_ms < 80 < masters[-1].slowest_ms
+    lasr = masters[-1].misdelivered / 2 - 0.1
+    assert [": agrees" in told for told in told_beside(masters, lasr)] == [
+        *(False for _ in masters[:-1]), True,
+    ]  # fmt: skip

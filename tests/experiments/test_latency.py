@@ -303,6 +303,7 @@ def test_a_program_hears_everything_and_pays_for_it(run: Run) -> None:  # noqa: 
     for row, rate in zip(answer.json["rows"], (100, 200), strict=True):
         assert (row["rate"], row["sent"], row["lost"]) == (rate, 3 * rate // 10, 0)
         assert row["cpu_us_per_notification"] > 0
+        assert row["bound_cpu_us_per_notification"] > 0
 
 
 @pytest.mark.slow

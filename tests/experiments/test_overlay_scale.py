@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 from dataclasses import replace
 from math import inf
@@ -13,13 +14,22 @@ from click.testing import CliRunner
 
 from nearcast.cli.bench import bench
 from nearcast.experiments import overlay_churn, overlay_turnover
-from nearcast.experiments.overlay_scale import cases, insertion_order, run
+from nearcast.experiments.overlay_scale import OVERLAYS, STATES, cases, insertion_order, run
 from nearcast.experiments.overlay_tables import converged_ring
 from nearcast.experiments.overlay_turnover import Turnover
 from nearcast.overlay.overlay import Action
 from nearcast.overlay.params import SuzakuParams
 from nearcast.overlay.peer import SuzakuPeer
 from nearcast.testing.overlay_ring import OverlayRing
+from nearcast.testing.overlay_world import OverlayWorld
+
+
+def test_an_overlay_is_gone_when_the_next_one_is_made() -> None:
+    gc.collect()
+    three = [("suzaku", 30, state) for state in ("random", "ascending", "descending")]
+    for _ in run(three, 1, lambda _: None):
+        alive = sum(isinstance(one, OverlayWorld) for one in gc.get_objects())
+        assert alive <= 1  # 100,000 keys take more than a gigabyte each time
 
 
 @pytest.mark.parametrize("count", [2, 3, 8, 21, 64])
@@ -52,7 +62,7 @@ def test_an_order_has_each_key_once(state: str, count: int) -> None:
 
 
 def test_every_state_of_every_overlay_answers_rightly_and_within_its_bound() -> None:
-    chosen = cases([64], ("suzaku", "skipgraph", "chordsharp"), 64)
+    chosen = cases([64], OVERLAYS, STATES, 64)
     assert len(chosen) == 18
     for point in run(chosen, 1, lambda _name: None):
         assert (point.wrong, point.unanswered) == (0, 0)
@@ -62,7 +72,7 @@ def test_every_state_of_every_overlay_answers_rightly_and_within_its_bound() -> 
 
 
 def test_joins_are_measured_only_where_they_end_in_time() -> None:
-    chosen = cases([100, 10**4, 10**5], ("suzaku", "skipgraph", "chordsharp"), 10**4)
+    chosen = cases([100, 10**4, 10**5], OVERLAYS, STATES, 10**4)
     assert [case for case in chosen if case[1] == 10**5] == [
         ("suzaku", 10**5, "converged"),
         ("skipgraph", 10**5, "converged"),
@@ -118,7 +128,28 @@ def test_the_verb_prints_rows_and_draws_a_picture(tmp_path: Path) -> None:
     assert (tmp_path / "out" / "overlay.png").stat().st_size > 1000
 
 
-def test_a_list_of_sizes_that_is_none_is_refused() -> None:
-    result = CliRunner().invoke(bench, ["overlay", "--keys", "10,x"])
+def test_some_overlays_and_states_can_be_chosen() -> None:
+    arguments = ["overlay", "--keys", "20", "--churn-keys", "0", "--turnover-peers", "0", "--json"]
+    chosen = ["--overlays", "suzaku,skipgraph", "--states", "adversarial,deleted"]
+    result = CliRunner().invoke(bench, [*arguments, *chosen])
+    rows = json.loads(result.stdout)["rows"]
+    assert [(row["overlay"], row["state"]) for row in rows] == [
+        (overlay, state)
+        for overlay in ("suzaku", "skipgraph")
+        for state in ("adversarial", "deleted")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "option"),
+    [
+        (["--keys", "10,x"], "--keys"),
+        (["--overlays", "suzaku,pastry"], "--overlays: ['pastry']"),
+        (["--states", ","], "--states: none"),
+        (["--keys", "20", "--states", "random", "--most-joins", "10"], "--most-joins"),
+    ],
+)
+def test_what_cannot_be_measured_is_refused(arguments: list[str], option: str) -> None:
+    result = CliRunner().invoke(bench, ["overlay", *arguments])
     assert result.exit_code != 0
-    assert "--keys" in result.output + str(result.exception)
+    assert option in result.output + str(result.exception)

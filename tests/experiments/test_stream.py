@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
+
 import pytest
 
 from cli.conftest import Run, run  # noqa: F401
 from nearcast.experiments.stream import run as bench
-from nearcast.experiments.stream.run import Case, cases
+from nearcast.experiments.stream.points import Case
+from nearcast.experiments.stream.run import cases
 from nearcast.testing.local_kafka import LocalKafka
+from small_site.making import until
 
 
 def test_a_query_that_is_killed_loses_and_doubles_no_alert(kafka: LocalKafka) -> None:
@@ -18,6 +27,18 @@ def test_a_query_that_is_killed_loses_and_doubles_no_alert(kafka: LocalKafka) ->
         assert point.alerts > 5
         assert point.p50_ms is not None
     assert (stream.mode, stream.rate, stream.kills) == ("micro-batch", 50, 1)
+    assert (stream.table_lost, stream.table_doubled) == (0, 0)
+    assert (consumer.table_lost, consumer.table_doubled) == (None, None)
+
+
+def test_echoes_and_alerts_go_through_kafka_from_client_to_client_once(kafka: LocalKafka) -> None:
+    modes = ("echo", "site-echo", "site-alert")
+    points = list(bench.run([Case(mode, 20) for mode in modes], 1.0, 1, lambda _: None, kafka))
+    assert [point.mode for point in points] == list(modes)
+    for point in points:
+        assert (point.lost, point.doubled, point.wrong) == (0, 0, 0)
+        assert point.alerts == point.events > 20
+        assert point.p50_ms is not None
 
 
 def test_a_spark_without_real_time_mode_is_said_to_be_one(
@@ -51,3 +72,29 @@ def test_what_cannot_be_measured_is_refused(
     answer = run("bench", "stream", *words)
     assert answer.code == 2
     assert said in answer.err
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
+def test_a_run_that_is_cut_leaves_no_process_behind(tmp_path: Path, number: signal.Signals) -> None:
+    command = [sys.executable, "-c", "from nearcast.cli.main import main; main()"]
+    command += ["bench", "stream", "--modes", "consumer", "--rates", "10", "--kills", "0"]
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    with subprocess.Popen(command, env=environment, stderr=subprocess.PIPE) as cut:
+        until(lambda: {"bench", "events", "kafka.Kafka"} <= _running(tmp_path), "all run", 120.0)
+        cut.send_signal(number)
+        said = cut.communicate()[1]
+    until(lambda: not _running(tmp_path), "all have ended")
+    if number != signal.SIGKILL:
+        assert (cut.returncode, said.strip()) == (130, b"stopped")
+        assert list(tmp_path.iterdir()) == []
+
+
+def _running(folder: Path) -> set[str]:
+    """Return words of the commands of all processes whose temporary files are in a folder."""
+    words: set[str] = set()
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            if f"TMPDIR={folder}".encode() in (process / "environ").read_bytes().split(b"\0"):
+                words |= set((process / "cmdline").read_bytes().decode().split("\0"))
+    return words

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 from collections.abc import Iterable
+from itertools import islice
 from pathlib import Path
 from random import Random
 
 import pytest
 from click.testing import CliRunner
 
+from nearcast.broker.processors.frames import bright_regions, read_frame
 from nearcast.cli.main import nearcast
 from nearcast.errors import ConfigError
+from nearcast.flow.camera import synthetic_frames
 from nearcast.flow.check import check_flow, find_cycle
 from nearcast.flow.example import PEOPLE
 from nearcast.flow.flow import Component, Flow, read_flow
@@ -179,16 +183,54 @@ def test_the_example_is_written_once_and_shown(tmp_path: Path) -> None:
     assert path.read_text() == PEOPLE == CliRunner().invoke(nearcast, ["flow", "example"]).stdout
 
 
+def test_the_camera_that_is_none_shows_people_whom_the_shipped_processors_find() -> None:
+    frames = list(islice(synthetic_frames("north", Random(1)), 40))
+    assert frames == list(islice(synthetic_frames("north", Random(1)), 40))
+    found = [len(list(bright_regions(one, above=60, least_pixels=12))) for one in frames]
+    assert set(found) == {0, 1, 2}
+    done = CliRunner().invoke(nearcast, ["flow", "camera", "--count", "40"])
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [read_frame(one["payload"].encode()) for one in lines] == frames
+    assert max(len(one["payload"]) for one in lines) < 1100  # fits into a datagram
+    assert {one["topic"] for one in lines} == {"camera/frames"}
+
+
 def test_the_commands_of_pages_and_help_work(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     lines = with_verb([*in_pages(), *in_help()["flow"]], "flow")
-    assert len(lines) == 10  # those of a site: tests/site/test_pages.py
+    assert len(lines) == 11  # those of a site: tests/site/test_pages.py
     enrolled = CliRunner().invoke(
         nearcast, ["client", "enrol", "car", "--data", "broker", "--out", "car.json"]
     )
     assert enrolled.exit_code == 0, enrolled.output
-    for line in [one for one in lines if "--site" not in one]:
+    for line in [one for one in lines if "--site" not in one and "|" not in one]:
         done = CliRunner().invoke(nearcast, shlex.split(line)[1:])
         assert done.exit_code == 0, done.output
+
+
+def test_a_shown_flow_tells_when_what_happened_and_what_could_not_be_mapped(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    place = {
+        "server": "e1",
+        "parts": [{"net": None, "low": 0, "high": 1 << 61}],
+        "per_s": 2.0,
+        "processed": 50,
+        "queued": 0,
+        "outgoing": 0,
+        "under_way": [],
+        "refusal": "",
+        "mapping_errors": 1234,
+    }
+    component = {"inputs": ["in"], "processor": "forward", "output": "out", "places": [place]}
+    event = {"at_s": 1_700_000_000.0, "server": "e1", "what": "c gives: half", "is_fault": False}
+    flow = {"name": "f", "number": 3, "components": {"c": component}, "events": [event]}
+    monkeypatch.setattr("nearcast.cli.flow_site._ask", lambda **_: [flow])
+    monkeypatch.setenv("COLUMNS", "200")
+    done = CliRunner().invoke(nearcast, ["flow", "show", "--manager", "http://manager"])
+    assert done.exit_code == 0, done.output
+    assert re.search(r"^  2023-11-1[45] \d\d:\d\d:20 e1: c gives: half$", done.output, re.MULTILINE)
+    (row,) = [line for line in done.output.splitlines() if "0..50 %" in line]
+    assert "1234" in row

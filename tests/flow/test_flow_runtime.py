@@ -111,6 +111,9 @@ def _step(world: FlowWorld, chance: Random, is_hosted: bool = False) -> None:
 _SLOW = [pytest.param(first, marks=pytest.mark.slow) for first in range(50, 200, 50)]
 
 
+@pytest.mark.overlay_property(10)
+@pytest.mark.overlay_property(11)
+@pytest.mark.overlay_property(12)
 @pytest.mark.parametrize("is_hosted", [False, True])
 @pytest.mark.parametrize("first", [0, *_SLOW])
 def test_nothing_is_lost_or_done_twice_over_kills_and_hand_overs(

@@ -12,6 +12,7 @@ from nearcast.flow.load_loop import (
     GiveBack,
     LoadLoop,
     LoadSettings,
+    NoRoom,
     OfferRoom,
     SeekRoom,
     ServerLoad,
@@ -82,9 +83,29 @@ def test_room_is_sought_in_one_net_after_the_other_then_later_again() -> None:
     assert loop.on_room(1, "late", 2.1) == []
     # no answer at all is one as well
     assert decide(loop, BUSY, instance(), 2.5, 5.0) == [SeekRoom(3, CLOUD)]
-    assert loop.on_room(3, None, 8.0) == []
+    (told,) = loop.on_room(3, None, 8.0)
+    assert isinstance(told, NoRoom)
+    assert (told.component, told.nets) == ("count", (NET, ("south",), CLOUD))
     assert decide(loop, BUSY, instance(), 8.5, 4.0) == []
     assert decide(loop, BUSY, instance(), 13.0, 2.0) == [SeekRoom(4, NET)]
+
+
+def _looked_in_vain(loop: LoadLoop, start: float) -> list[Decision]:
+    """Return what a loop in the cloud says when it looks for room in both nets and finds none."""
+    found = decide(loop, BUSY, instance(), start, 2.0)
+    for _ in range(2):
+        (seek,) = found
+        assert isinstance(seek, SeekRoom)
+        found = loop.on_room(seek.number, None, start + 2.0)
+    return found
+
+
+def test_that_nobody_has_room_is_told_once_until_that_changes() -> None:
+    loop = LoadLoop(CLOUD, LoadSettings(rest_s=5.0))
+    assert [type(one) for one in _looked_in_vain(loop, 0.0)] == [NoRoom]
+    assert _looked_in_vain(loop, 7.0) == []
+    loop.on_loads(CALM, [], 13.0)
+    assert [type(one) for one in _looked_in_vain(loop, 14.0)] == [NoRoom]
 
 
 def test_room_is_offered_while_there_is_little_to_do() -> None:

@@ -40,7 +40,7 @@ from nearcast.server.manager_state import (
 )
 from nearcast.server.mesh_messages import MeshMessage, WhereIs, decode_mesh, encode_mesh
 from nearcast.server.orders_from_plan import DELEGATED, PlannedClient, PlannedTopic, SitePlan
-from nearcast.server.peer_channel import Frame, encode_frame
+from nearcast.server.peer_channel import PeerFrame, encode_frame
 from nearcast.server.processor_rules import ProcessorRule
 from nearcast.server.signed_orders import sign_orders
 from nearcast.server.site_orders import ClientOrder, Orders, ServerOrder, TopicOrder
@@ -290,7 +290,7 @@ def _link() -> bytes:
     answering.receive(sent, NOW_S)
     dialling.receive(answering.take_output(), NOW_S)
     message = encode_mesh(WhereIs("car-7"))
-    dialling.send(encode_frame(Frame(11, False, 1, 1, [message], 12, 0)))
+    dialling.send(encode_frame(PeerFrame(11, False, 1, 1, [message], 12, 0)))
     return sent + dialling.take_output()
 
 

@@ -50,6 +50,21 @@ def test_a_network_of_sumo_is_read(motorway: RoadGraph) -> None:
     assert motorway.road("c").length_km == pytest.approx(4)
 
 
+def test_paths_and_rails_of_a_network_are_no_roads() -> None:
+    path = b"""
+      <edge id="path"><lane id="path_0" allow="pedestrian bicycle" shape="3000,0 3000,9"/></edge>
+      <edge id="rail"><lane id="rail_0" disallow="all" shape="5000,0 5000,9"/></edge>
+      <edge id="mixed">
+        <lane id="mixed_0" allow="pedestrian" shape="9000,1 9900,1"/>
+        <lane id="mixed_1" disallow="pedestrian tram" shape="9000,0 9900,0"/>
+      </edge>
+      <connection from="a" to="path"/><connection from="rail" to="c"/>
+      <connection from="c" to="mixed"/></net>"""
+    roads = read_sumo_net(io.BytesIO(NET.replace(b"</net>", path)))
+    assert sorted(roads.roads) == ["a", "b", "c", "exit", "mixed", "ramp"]
+    assert (roads.after("a"), roads.after("c")) == (["b", "exit"], ["mixed"])
+
+
 def test_upstream_goes_back_past_the_last_exit_and_no_farther(motorway: RoadGraph) -> None:
     area = motorway.upstream("c", 2.0, before_exit_km=0.5)
     assert inside(area, 6.9)
@@ -60,6 +75,32 @@ def test_upstream_goes_back_past_the_last_exit_and_no_farther(motorway: RoadGrap
     assert not inside(area, 2.2)
     assert not inside(area, 3.5, -0.5, 135)  # has left
     assert not inside(area, 6.0, 0.0, 270)  # on the other carriageway
+
+
+def test_two_ways_that_join_again_before_the_place_are_no_exit() -> None:
+    roads = [
+        Road("before", ((0.0, 0.0), (2.0, 0.0))),
+        Road("around", ((2.0, 0.0), (3.0, 1.0))),
+        Road("back", ((3.0, 1.0), (2.0, 0.0))),
+        Road("place", ((2.0, 0.0), (5.0, 0.0))),
+    ]
+    turns = [("before", "place"), ("before", "around"), ("around", "back"), ("back", "place")]
+    area = RoadGraph(roads, turns).upstream("place", 0.5)
+    for place in ((0.1, 0.0, 90.0), (2.5, 0.5, 45.0), (2.5, 0.5, 225.0)):
+        assert inside(area, *place)
+
+
+def test_upstream_measures_the_shortest_way_not_the_one_with_the_fewest_roads() -> None:
+    roads = [
+        Road("far", ((-1.0, 0.0), (0.0, 0.0))),
+        Road("long", ((0.0, 0.0), (1.5, 0.9), (3.0, 0.0))),
+        Road("a", ((0.0, 0.0), (1.5, 0.0))),
+        Road("b", ((1.5, 0.0), (3.0, 0.0))),
+        Road("place", ((3.0, 0.0), (4.0, 0.0))),
+    ]
+    turns = [("far", "long"), ("far", "a"), ("a", "b"), ("b", "place"), ("long", "place")]
+    area = RoadGraph(roads, turns).upstream("place", 1.0, most_km=5.0)
+    assert inside(area, -0.9)  # 4.9 km before the place by a and b, 5.4 by the long road
 
 
 def test_upstream_goes_into_a_message_as_text(motorway: RoadGraph) -> None:

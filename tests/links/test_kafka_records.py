@@ -12,6 +12,7 @@ from nearcast.links.kafka_records import (
     notification_record,
     publication_record,
     read_alert,
+    read_identity,
     read_publication,
 )
 from nearcast.links.kafka_settings import KafkaSettings
@@ -98,6 +99,10 @@ def test_an_alert_reads_back_as_it_was() -> None:
         (VERSION, b"[]", "malformed"),
         (VERSION, b'{"topic": 3}', "malformed"),
         (VERSION, b'{"topic": "t", "payload": "?", "time_us": 1}', "not base64"),
+        (VERSION, b'{"unknown": ' + b"[" * 100_000 + b"]" * 100_000 + b"}", "malformed"),
+        (VERSION, b'{"topic": "t", "payload": "", "time_us": 1' + b"0" * 400 + b"}", "malformed"),
+        (VERSION, b'{"topic": "t", "payload": "", "time_us": -1}', "malformed"),
+        (VERSION, b'{"topic": "t", "payload": "' + b"A" * (1 << 18) + b'"}', "bytes"),
     ],
 )
 def test_what_is_not_a_record_is_one_sentence(
@@ -105,3 +110,10 @@ def test_what_is_not_a_record_is_one_sentence(
 ) -> None:
     with pytest.raises(WireError, match=said):
         read_alert(version, value)
+
+
+@pytest.mark.parametrize("said", [None, b"", b"x" * (1 << 16)])
+def test_a_record_without_an_identity_does_not_count(said: bytes | None) -> None:
+    with pytest.raises(WireError, match="identity"):
+        read_identity(said)
+    assert read_identity(b"c/7/d/4/t") == "c/7/d/4/t"

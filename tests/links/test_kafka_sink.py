@@ -51,7 +51,7 @@ class FakeProducer:
     def purge(self) -> None:
         self.given.clear()
 
-    def flush(self) -> int:
+    def flush(self, timeout: float = -1) -> int:
         return 0
 
 

@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
 from nearcast.errors import ConfigError
-from nearcast.links.maven_jars import BROKER, CONNECTOR, JarSet, fetch, find_jars
+from nearcast.links.maven_jars import BROKER, CONNECTOR, HDFS, S3A, JarSet, fetch, find_jars
 
 
 def test_jars_that_were_not_fetched_are_named_with_the_command(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="make kafka-jars"):
         find_jars(BROKER, tmp_path)
+
+
+def test_hdfs_and_s3a_are_of_the_version_that_pyspark_brings() -> None:
+    found = find_spec("pyspark")
+    assert found is not None
+    (client,) = Path(found.origin or "").with_name("jars").glob("hadoop-client-api-*.jar")
+    version = client.stem.removeprefix("hadoop-client-api-")
+    assert [wanted.jars[0].version for wanted in (HDFS, S3A)] == [version, version]
 
 
 def test_what_is_there_is_not_fetched_again(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""A port with two receive buffers, on loopback; every wait is for the sockets themselves."""
+"""A port with four receive buffers, on loopback; every wait is for the sockets themselves."""
 
 from __future__ import annotations
 
@@ -18,14 +18,17 @@ from nearcast.wire.framing import FirstWord
 on_linux = pytest.mark.skipif(sys.platform != "linux", reason="the kernel sorts")
 KNOWN = FirstWord(0x1400_ABC0, 0xFFFF_FFF0)
 URGENT = FirstWord(0x1401_ABC0, 0xFFFF_FFF0)
+PATIENT = FirstWord(0x1402_ABC0, 0xFFFF_FFF0)
+WORDS = (KNOWN, URGENT, PATIENT)
 MARKED = bytes.fromhex("1401abc7 01020304")
+RECEIPT = bytes.fromhex("1402abc7 01020304")
 SESSION = bytes.fromhex("1400abc7 01020304")
 STRANGERS = [b"", b"\x14", bytes.fromhex("1400abd7"), bytes.fromhex("1500abc7"), bytes(300)]
 
 
 @pytest.fixture
 def port() -> Iterator[SortedPort]:
-    one = SortedPort("127.0.0.1", 0, 1_201, KNOWN, URGENT)
+    one = SortedPort("127.0.0.1", 0, 1_201, *WORDS)
     yield one
     one.close()
 
@@ -59,14 +62,16 @@ def test_datagrams_of_sessions_and_of_strangers_wait_apart(host: str) -> None:
     if ":" in host and not has_ipv6():
         pytest.skip("no IPv6 here")
     near = "::1" if ":" in host else "127.0.0.1"
-    port, client = SortedPort(host, 0, 1_201, KNOWN, URGENT), UdpSocket(near, 0)
+    port, client = SortedPort(host, 0, 1_201, *WORDS), UdpSocket(near, 0)
     assert port.strangers is not None
     assert port.urgent is not None
-    for data in (*STRANGERS, SESSION, MARKED):
+    assert port.patient is not None
+    for data in (*STRANGERS, SESSION, MARKED, RECEIPT):
         client.send([SendDatagram((near, port.address[1]), data)])
     assert receive(port.strangers, len(STRANGERS)) == STRANGERS
     assert receive(port.sessions, 1) == [SESSION]
     assert receive(port.urgent, 1) == [MARKED]
+    assert receive(port.patient, 1) == [RECEIPT]
     port.sessions.send([SendDatagram(client.address, b"answer")])
     assert client.take(1) == [(b"answer", (near, port.address[1]))]
     port.close()
@@ -127,7 +132,7 @@ def test_what_waits_of_a_session_that_is_muted_now_is_not_handed_on(
 @on_linux
 def test_a_port_that_another_server_sorts_is_in_use(port: SortedPort) -> None:
     with pytest.raises(ConfigError, match="another program uses it"):
-        SortedPort("127.0.0.1", port.address[1], 1_201, KNOWN, URGENT)
+        SortedPort("127.0.0.1", port.address[1], 1_201, *WORDS)
 
 
 def test_where_the_kernel_cannot_sort_one_buffer_gets_all(
@@ -137,7 +142,7 @@ def test_where_the_kernel_cannot_sort_one_buffer_gets_all(
         raise OSError(errno.ENOPROTOOPT, "no such option")
 
     monkeypatch.setattr("nearcast.links.udp.sort_by_first_word", refuse)
-    port = SortedPort("127.0.0.1", 0, 1_201, KNOWN, URGENT)
+    port = SortedPort("127.0.0.1", 0, 1_201, *WORDS)
     assert port.strangers is None
     for data in (*STRANGERS, SESSION):
         client.send([SendDatagram(port.address, data)])

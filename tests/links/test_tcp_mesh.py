@@ -423,6 +423,27 @@ def test_a_bug_in_the_receiver_is_reported_and_the_link_goes_on(
     play(scene)
 
 
+async def hear_one_by_one(one: Server, two: Server, count: int) -> None:
+    """Send each message when the one before it was heard; none may be missing."""
+    numbers = [b"%d" % number for number in range(count)]
+    for number in numbers:
+        one.mesh.send("e2", number)
+        await two.until_heard(number)
+    assert two.got == [("e1", number) for number in numbers]
+
+
+def test_a_connection_is_used_up_though_the_loop_never_ticks(
+    play: Callable[[Scene], None],
+) -> None:
+    settings = TcpMeshSettings(tick_s=3600.0, stream=StreamSettings(records=40))
+
+    async def scene() -> None:
+        async with pair(settings) as (one, two):
+            await hear_one_by_one(one, two, 100)
+
+    play(scene)
+
+
 def test_a_used_up_or_old_connection_is_replaced_and_nothing_is_lost(
     play: Callable[[Scene], None],
 ) -> None:
@@ -430,11 +451,7 @@ def test_a_used_up_or_old_connection_is_replaced_and_nothing_is_lost(
 
     async def scene() -> None:
         async with pair(settings) as (one, two):
-            numbers = [b"%d" % number for number in range(600)]
-            for number in numbers:
-                one.mesh.send("e2", number)
-                await two.until_heard(number)
-            assert two.got == [("e1", number) for number in numbers]
+            await hear_one_by_one(one, two, 600)
             await until(lambda: one.connections(two) == 1)
 
     play(scene)

@@ -55,6 +55,48 @@ def test_rows_in_any_order_begin_at_second_zero(tmp_path: Path) -> None:
     assert mover.field.west_km < 1.0 < 2.0 < mover.field.east_km
 
 
+def test_each_second_has_who_is_there_however_often_rows_come(tmp_path: Path) -> None:
+    times = [10.0, 10.5, 11.0, 12.7, 14.2]
+    x_km = [1.0, 1.1, 1.2, 1.3, 1.4]
+    rows: dict[str, list[Any]] = {"time_s": times, "x_km": x_km, "vehicle": list("aabab")}
+    rows |= {name: [1.0] * 5 for name in ("y_km", "speed_mps", "angle_deg")}
+    found = [
+        (one.time_s, dict(zip(one.vehicles, one.x_km.tolist(), strict=True)))
+        for one in TraceMover(trace(tmp_path, **rows)).moments()
+    ]
+    assert found == [
+        (0.0, {"a": 1.1}),
+        (1.0, {"a": 1.1, "b": 1.2}),
+        (2.0, {"a": 1.3, "b": 1.2}),
+        (3.0, {"b": 1.2}),
+        (4.0, {"b": 1.4}),
+    ]
+
+
+def test_columns_as_sumo_names_them_are_metres(tmp_path: Path) -> None:
+    columns = {
+        "timestep_time": ROWS["time_s"],
+        "vehicle_id": ROWS["vehicle"],
+        "vehicle_x": [1000 * one for one in ROWS["x_km"]],
+        "vehicle_y": [1000 * one for one in ROWS["y_km"]],
+        "vehicle_angle": ROWS["angle_deg"],
+        "vehicle_speed": ROWS["speed_mps"],
+        "vehicle_lane": ["x"] * 3,
+    }
+    pq.write_table(pa.table(columns), tmp_path / "fcd.parquet")
+    for ours, sumos in zip(
+        TraceMover(trace(tmp_path)).moments(),
+        TraceMover(tmp_path / "fcd.parquet").moments(),
+        strict=True,
+    ):
+        assert ours.vehicles == sumos.vehicles
+        assert (ours.x_km == sumos.x_km).all()
+        assert (ours.y_km == sumos.y_km).all()
+    pq.write_table(pa.table({**columns, "vehicle_x": ["a"] * 3}), tmp_path / "fcd.parquet")
+    with pytest.raises(ConfigError, match="column vehicle_x holds no numbers"):
+        TraceMover(tmp_path / "fcd.parquet")
+
+
 def test_degrees_become_kilometres(tmp_path: Path) -> None:
     degrees = {"lon": [8.0, 8.0, 8.01], "lat": [50.0, 50.0, 50.0]}
     mover = TraceMover(trace(tmp_path, x_km=None, y_km=None, **degrees))

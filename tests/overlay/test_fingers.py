@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable
 from dataclasses import replace
 from math import ceil, inf, log2
@@ -29,7 +30,8 @@ def _converged(keys: list[Any]) -> OverlayRing:
     for key in keys:
         ring.add(key)
         ring.world.run(0.5)
-    ring.world.run(5.0 * (ceil(log2(max(2, len(keys)))) + 1))
+    levels = ceil(log2(max(2, len(keys))))
+    ring.world.run(max(5, levels) * (levels + 1))  # a sweep of all levels for each of them
     return ring
 
 
@@ -42,6 +44,7 @@ def _find(ring: OverlayRing, start: Any, target: Any) -> Found:
     return found
 
 
+@pytest.mark.overlay_property(6)
 @settings(max_examples=12, deadline=None)
 @given(
     keys=st.one_of(
@@ -51,7 +54,11 @@ def _find(ring: OverlayRing, start: Any, target: Any) -> Found:
     seed=st.integers(0, 100),
 )
 def test_converged_fingers_are_exactly_powers_of_two_away(keys: list[Any], seed: int) -> None:
-    ring = _converged(keys)
+    _check_converged(_converged(keys), seed, lookups=10)
+
+
+def _check_converged(ring: OverlayRing, seed: int, lookups: int) -> list[int]:
+    """See that fingers are exact and ways within the bound; return how long some ways are."""
     order = ring.check_settled()
     count = len(order)
     rank = {node: index for index, node in enumerate(order)}
@@ -62,11 +69,23 @@ def test_converged_fingers_are_exactly_powers_of_two_away(keys: list[Any], seed:
             expected = [order[(rank[node.me] + sign * 2**level) % count] for level in range(levels)]
             assert [entry and entry.nodes[0] for entry in table] == [*expected, None, None]
     rng = Random(seed)
-    for _ in range(10):
+    hops = []
+    for _ in range(lookups):
         start, target = rng.choice(order), rng.choice(order)
         found = _find(ring, start.key, target.key)
         assert found.node == target
         assert found.hops <= _bound(count)
+        hops.append(found.hops)
+    return hops
+
+
+@pytest.mark.overlay_property(6)
+@pytest.mark.parametrize("count", [16, 33, 100, 257, pytest.param(600, marks=pytest.mark.slow)])
+def test_converged_ways_are_half_a_logarithm_long_on_average(count: int) -> None:
+    keys = [int(1.02**step * 10) + step for step in range(count)]  # ever further apart
+    ring = _converged(Random(count).sample(keys, count))
+    hops = _check_converged(ring, count, lookups=300)
+    assert abs(sum(hops) / len(hops) - (log2(count) - 1) / 2) <= 0.5
 
 
 ORDERS: dict[str, Callable[[int], list[int]]] = {
@@ -83,26 +102,50 @@ ORDERS: dict[str, Callable[[int], list[int]]] = {
 }
 
 
+@pytest.mark.overlay_property(7)
+@pytest.mark.parametrize("count", [300, pytest.param(4096, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("order", ORDERS)
-def test_right_after_inserts_ways_are_short_and_right(order: str) -> None:
-    count = 300
+def test_right_after_inserts_ways_are_short_and_right(order: str, count: int) -> None:
     keys = list(dict.fromkeys(ORDERS[order](count)))
     ring = OverlayRing()
     ring.fill(keys)
     _check_ways(ring, sorted(keys), 2 * log2(count) + 1)
 
 
-def _check_ways(ring: OverlayRing, keys: list[int], most_hops: float, lookups: int = 400) -> None:
+@pytest.mark.overlay_property(7)
+@pytest.mark.parametrize("order", ORDERS)
+def test_sweeps_make_the_tables_exact_after_any_order_of_inserts(order: str) -> None:
+    keys = list(dict.fromkeys(ORDERS[order](70)))
+    _check_converged(_converged(keys), seed=1, lookups=100)
+
+
+def _check_ways(
+    ring: OverlayRing,
+    keys: list[int],
+    most_hops: float,
+    lookups: int = 400,
+    within_s: float = QUIET.reply_s,  # so no hop was waited for in vain
+) -> None:
     rng = Random(7)
     for _ in range(lookups):
         peer = ring.peers[f"p{rng.choice(keys)}"]
         target = rng.randrange(keys[0], keys[-1] + 1)
-        found = ring.lookup(peer, target)
-        assert found is not None
-        assert found.node.key == max(key for key in keys if key <= target)
+        began_s = ring.world.now
+        query, actions = peer.lookup(target, began_s)
+        ring.world.act(peer.peer, actions)
+        ring.world.settle()
+        ((answered_s, found),) = [
+            (at_s, event)
+            for at_s, _, event in ring.world.events
+            if isinstance(event, Found) and event.query == query
+        ]
+        ring.world.events.clear()
+        assert found.node.key == keys[bisect_right(keys, target) - 1]
         assert found.hops <= most_hops
+        assert answered_s - began_s < within_s
 
 
+@pytest.mark.overlay_property(8)
 def test_after_a_quarter_left_no_way_is_wrong_or_long() -> None:
     count = 256
     ring = OverlayRing()
@@ -123,6 +166,7 @@ def test_after_a_quarter_left_no_way_is_wrong_or_long() -> None:
     assert not any(peer.counters["routes_given_up"] for peer in ring.peers.values())
 
 
+@pytest.mark.overlay_property(8)
 @settings(max_examples=6, deadline=None)
 @given(seed=st.integers(0, 10**6), count=st.integers(8, 80))
 def test_after_any_quarter_left_no_way_is_wrong_or_lost(seed: int, count: int) -> None:
@@ -159,9 +203,10 @@ def test_no_finger_stays_at_peers_that_left_together(seed: int, reverse_limit: i
         if entry is not None
     ]
     assert sum(key in gone for key in fingers) <= len(fingers) // 200
-    _check_ways(ring, [*range(48), *range(96, 192)], 2 * log2(192) + 1, 100)
+    _check_ways(ring, [*range(48), *range(96, 192)], 2 * log2(192) + 1, 100, inf)
 
 
+@pytest.mark.overlay_property(7)
 @settings(max_examples=8, deadline=None)
 @given(order=st.sampled_from(sorted(ORDERS)), count=st.integers(8, 120), seed=st.integers(0, 99))
 def test_right_after_any_number_of_inserts_ways_are_short(
@@ -173,6 +218,7 @@ def test_right_after_any_number_of_inserts_ways_are_short(
     _check_ways(ring, sorted(keys), 2 * log2(count) + 1, 60)
 
 
+@pytest.mark.overlay_property(9)
 @settings(max_examples=15, deadline=None)
 @given(seed=st.integers(0, 10**6), rule=st.sampled_from(Rule))
 def test_every_hop_lies_between_source_and_target(seed: int, rule: Rule) -> None:
@@ -215,6 +261,7 @@ def test_a_peer_uses_the_tables_of_all_its_keys() -> None:
         assert found.hops <= 3
 
 
+@pytest.mark.overlay_property(14)
 @settings(max_examples=3, deadline=None)
 @given(seed=st.integers(0, 10**6), count=st.integers(20, 60))
 def test_traffic_of_an_idle_ring_and_of_a_join_is_small(seed: int, count: int) -> None:

@@ -30,6 +30,7 @@ def _outcome(ring: OverlayRing) -> tuple[RangeEnded, Counter[int]]:
     return ended, reached
 
 
+@pytest.mark.overlay_property(13)
 @pytest.mark.parametrize("keys", [[50], [10, 90], [10, 50, 90], list(range(0, 100, 3))])
 @pytest.mark.parametrize(("low", "high"), [(0, 100), (40, 60), (50, 51), (51, 90), (95, 99)])
 def test_each_key_of_a_range_is_reached_once(keys: list[int], low: int, high: int) -> None:
@@ -45,6 +46,7 @@ def test_each_key_of_a_range_is_reached_once(keys: list[int], low: int, high: in
         assert reached == Counter(expected)
 
 
+@pytest.mark.overlay_property(13)
 @settings(max_examples=25, deadline=None)
 @given(seed=st.integers(0, 10**6))
 def test_keys_that_stay_are_reached_while_others_come_and_go(seed: int) -> None:

@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nearcast.overlay.nodes import NodeOf, after_key, before_key, is_between, owns, passes
-from nearcast.overlay.oracle import Directory, OracleOverlay
 from nearcast.overlay.overlay import Delivered, Found, RangeEnded
 from nearcast.testing.overlay_world import OverlayWorld
+from overlay.oracle import Directory, OracleOverlay
 
 
 def _world(keys: dict[str, list[int]]) -> tuple[OverlayWorld, dict[str, OracleOverlay]]:

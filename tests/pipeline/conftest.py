@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -8,7 +9,7 @@ import pytest
 
 from cli.conftest import run as run
 from nearcast.errors import ConfigError
-from nearcast.links.maven_jars import CONNECTOR, find_jars
+from nearcast.links.maven_jars import CONNECTOR, S3A, find_jars
 from nearcast.pipeline.session import SparkSettings, open_session
 from nearcast.pipeline.stages import members
 from nearcast.pipeline.workspace import Workspace
@@ -17,12 +18,13 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-def connector() -> dict[str, str]:
-    """Return what gives Spark its connector to Kafka; tests that need it complain without it."""
-    try:
-        return {"spark.jars": ",".join(map(str, find_jars(CONNECTOR)))}
-    except ConfigError:
-        return {}
+def connectors() -> dict[str, str]:
+    """Return what gives Spark its ways to Kafka and S3; tests that need them complain without."""
+    jars: list[Path] = []
+    for wanted in (CONNECTOR, S3A):
+        with suppress(ConfigError):
+            jars += find_jars(wanted)
+    return {"spark.jars": ",".join(map(str, jars))} if jars else {}
 
 
 @pytest.fixture(scope="session")
@@ -35,7 +37,7 @@ def spark() -> Iterator[SparkSession]:
         is_short_lived=True,
         conf={
             "spark.sql.shuffle.partitions": "2",
-            **connector(),
+            **connectors(),
         },
     )
     with open_session(settings) as session:

@@ -32,12 +32,14 @@ _NAMES = (
     "0",
     "x\ty",
 )
+_COMMENTS = ("", "fine", 'in, "quotes"', '"', "long " * 20_000)
 _TIME, _PLACE = "time is neither seconds nor a date", "position is not a pair of numbers"
 _RANGE = " is out of range"
 
 BAD_CELLS: dict[str, list[tuple[str, str]]] = {
     "no client": [("client", ""), ("client", " \t")],
     "no topic": [("topic", "")],
+    "control character in a name": [("client", "c\x003"), ("topic", "t\x7f"), ("topic", "a\x85b")],
     _TIME: [("time", ""), ("time", "soon"), ("time", "nan"), ("time", "2024-13-01")],
     "time" + _RANGE: [("time", "2096-01-01"), ("time", "1e15"), ("time", "1e300")],
     f"time{_RANGE}, as if it were in milliseconds": [("time", str(START_S * 1000))],
@@ -58,15 +60,26 @@ BAD_LINES: dict[str, list[Callable[[str], str]]] = {
         lambda line: line.replace('"topic": "', '"topic": {"a": "b"}, "others": "'),
         lambda line: line.replace('"client": "', '"client": ["a"], "others": "'),
         lambda _: "3",
+        lambda line: f'{line[:-1]}, "deep": {"[" * 5_000}{"]" * 5_000}}}',
     ],
     "csv": [
         lambda line: line.rpartition(",")[0],
         lambda line: f"{line},more",
         lambda line: '"' + line.replace('"', ""),
         lambda _: "...",
+        # Two lines each: a line break inside quotes is none of ours.
+        lambda line: '"road\nnorth"' + line[_end_of_cell(line) :],
+        lambda line: f'{line.rpartition(",")[0]},"multi\nline"',
+        lambda line: '"t"x' + line[_end_of_cell(line) :],
+        lambda line: '"a"b"' + line[_end_of_cell(line) :],
+        lambda line: 'say "hi"' + line[_end_of_cell(line) :],
+        lambda line: f'{line.rpartition(",")[0]},"{"long " * 20_000}',
     ],
     "parquet": [],
 }
+
+
+NOT_TEXT = {"json": b'{"topic": "t\xff", "client": "\xc3\x28"}', "csv": b"t\xff,c,1,1,1,,publish,"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,9 +116,10 @@ def write_nasty_log(path: Path, *, good: int, seed: int, in_degrees: bool = Fals
     for break_line in BAD_LINES[kind]:
         for _ in range(int(rng.integers(1, 5))):
             line = _line(rows[rng.integers(good)], kind).decode()
-            put(f"malformed {kind.upper()}", {}, break_line(line).encode())
+            for broken in break_line(line).split("\n"):
+                put(f"malformed {kind.upper()}", {}, broken.encode())
     if kind != "parquet":
-        put("not UTF-8", {}, _line(rows[0], kind).replace(b"publish", b"publi\xff"))
+        put("not UTF-8", {}, NOT_TEXT[kind])
     _write(path, kind, entries)
     is_bad = {id(cells) for cells, _ in entries} - {id(row) for row in rows}
     return NastyLog([cells for cells, _ in entries if id(cells) not in is_bad], reasons)
@@ -130,6 +144,7 @@ def _good_rows(rng: np.random.Generator, count: int, in_degrees: bool) -> list[C
             "longitude" if in_degrees else "y_km": repr(y0 + float(rng.normal(0, 0.05))),
             "size": str(rng.integers(1, 9)) if rng.random() < 0.8 else "",
             "action": "publish",
+            "comment": _COMMENTS[number % len(_COMMENTS)],
         }
         rows.append(row)
     return rows
@@ -141,6 +156,13 @@ def _line(row: Cells, kind: str) -> bytes:
     text = io.StringIO()
     csv.writer(text, lineterminator="").writerow(row.values())
     return text.getvalue().encode()
+
+
+def _end_of_cell(line: str) -> int:
+    """Return where the first cell of a line of CSV ends."""
+    first = io.StringIO()
+    csv.writer(first, lineterminator="").writerow([next(csv.reader([line]))[0]])
+    return len(first.getvalue())
 
 
 def _write(path: Path, kind: str, entries: list[tuple[Cells, bytes]]) -> None:

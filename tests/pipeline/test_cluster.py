@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
+import signal
 import subprocess
 import sys
 import sysconfig
 import tarfile
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -37,7 +39,8 @@ pytestmark = [pytest.mark.timeout(500), pytest.mark.slow]  # six JVMs start
 DRIVER = Path(__file__).with_name("cluster_driver.py")
 SUBMITTED = Path(__file__).parents[2] / "examples" / "spark_submit.py"
 USED = "used"
-ASKED = ("--method", "reloc", "--regions", "3", "--json")
+RELOC = ("--method", "reloc", "--regions", "3", "--json")
+OPTIMISED = ("--method", "optimised", "--iterations", "20000", "--json")
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +51,10 @@ def cluster() -> Iterator[SparkCluster]:
 
 @pytest.fixture(scope="module")
 def bare_python(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A Python that has all libraries, but not nearcast, and notes by which name it was run."""
+    """A Python that has all libraries, but not nearcast, and notes by which name it was run.
+
+    The first one that starts beside a pipe `hold` names its folder in `held/by` and waits there.
+    """
     folder = tmp_path_factory.mktemp("bare")
     libraries = folder / "libraries"
     libraries.mkdir()
@@ -61,6 +67,9 @@ def bare_python(tmp_path_factory: pytest.TempPathFactory) -> Path:
     program.write_text(
         "#!/bin/sh\n"
         f'echo "$0" >> "{folder}/{USED}"\n'
+        f'if [ -p "{folder}/hold" ] && mkdir "{folder}/held" 2>/dev/null; then\n'
+        f'pwd -P > "{folder}/held/new" && mv "{folder}/held/new" "{folder}/held/by"\n'
+        f'read -r _ < "{folder}/hold"; fi\n'
         f"others=$(printf %s \"$PYTHONPATH\" | tr : '\\n' | grep -vxF '{ours}' | paste -sd:)\n"
         f'PYTHONPATH="{libraries}:$others" exec "{sys.executable}" -S "$@"\n'
     )
@@ -129,10 +138,12 @@ def ran_as(bare_python: Path) -> set[str]:
 
 
 @contextmanager
-def running_pipeline(log: Path, out: Path, *more: str) -> Iterator[subprocess.Popen[str]]:
+def running_pipeline(
+    log: Path, out: Path, asked: Sequence[str], *more: str
+) -> Iterator[subprocess.Popen[str]]:
     program = "from nearcast.cli.main import main; main()"
     with subprocess.Popen(
-        [sys.executable, "-c", program, "pipeline", "run", log, "--out", out, *ASKED, *more],
+        [sys.executable, "-c", program, "pipeline", "run", log, "--out", out, *asked, *more],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -141,6 +152,25 @@ def running_pipeline(log: Path, out: Path, *more: str) -> Iterator[subprocess.Po
             yield process
         finally:
             process.kill()
+
+
+def wait_for_ingest(out: Path, process: subprocess.Popen[str]) -> dict[str, Any]:
+    """Return what the manifest says of the first stage, as soon as it is done."""
+    unfinished = out.with_name(f"{out.name}.unfinished")
+    deadline = time.monotonic() + 600
+    while not (told := first_stage(unfinished)):
+        assert process.poll() is None
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    return told
+
+
+def first_stage(run: Path) -> dict[str, Any]:
+    try:
+        line = (run / MANIFEST_FILE).read_text().splitlines(keepends=True)[0]
+    except (OSError, IndexError):
+        return {}
+    return dict(json.loads(line)) if line.endswith("\n") else {}
 
 
 def assert_same_run(found: Path, wanted: Path) -> None:
@@ -158,54 +188,107 @@ class Run(NamedTuple):
     log: Path
     bad_rows: int
     out: Path
+    asked: Sequence[str]
 
 
-@pytest.fixture(scope="module")
-def here(tmp_path_factory: pytest.TempPathFactory) -> Run:
-    """A run of the pipeline without the cluster."""
-    folder = tmp_path_factory.mktemp("here")
-    log, out = folder / "log.jsonl", folder / "run"
+def run_here(log: Path, asked: Sequence[str]) -> Run:
+    """Return a run of the pipeline without the cluster."""
+    out = log.with_name("run")
     nasty = write_nasty_log(log, good=400, seed=9)
     quick = {
         "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
         "spark.sql.shuffle.partitions": "2",
     }
-    with running_pipeline(log, out, *as_options(quick)) as process:
+    with running_pipeline(log, out, asked, *as_options(quick)) as process:
         _, said = process.communicate()
     assert process.returncode == 0, said[-2000:]
-    return Run(log, sum(nasty.bad.values()), out)
+    return Run(log, sum(nasty.bad.values()), out, asked)
+
+
+def wait_for_held(held: Path, process: subprocess.Popen[str]) -> Path:
+    """Return where the worker of a task waits that is held."""
+    deadline = time.monotonic() + 300
+    while not (held / "by").exists():
+        assert process.poll() is None
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    return Path((held / "by").read_text().strip())
+
+
+def run_while_a_worker_dies(
+    cluster: SparkCluster, bare_python: Path, here: Run, out: Path, conf: Mapping[str, str]
+) -> None:
+    """Run on the cluster what was run here; the first worker that has a task is killed."""
+    folder = bare_python.parents[1]
+    shutil.rmtree(folder / "held", ignore_errors=True)
+    os.mkfifo(folder / "hold")
+    with running_on(cluster, bare_python, here, out, conf) as process:
+        held = wait_for_held(folder / "held", process)
+        worker = int(cluster.work_folder(1).resolve() in held.parents)
+        assert cluster.work_folder(worker).resolve() in held.parents
+        cluster.kill_worker(worker)
+        (folder / "hold").unlink()
+        _, said = process.communicate()
+    cluster.start_worker(worker)
+    assert process.returncode == 0, said[-2000:]
+
+
+def running_on(
+    cluster: SparkCluster, bare_python: Path, here: Run, out: Path, conf: Mapping[str, str]
+) -> AbstractContextManager[subprocess.Popen[str]]:
+    """Give a run on the cluster of what was run here; it is killed at the end of the block."""
+    settings = {**cluster.conf, "spark.pyspark.python": str(bare_python), **conf}
+    there = ["--master", cluster.master, *as_options(settings)]
+    return running_pipeline(here.log, out, here.asked, *there)
+
+
+def task_ends(events: Path) -> list[dict[str, Any]]:
+    """Return how the tasks of an application ended, as Spark's own log of events tells."""
+    files = [path for path in events.rglob("events_*") if path.is_file()]
+    lines = [json.loads(line) for file in files for line in file.read_text().splitlines()]
+    return [line for line in lines if line["Event"] == "SparkListenerTaskEnd"]
 
 
 def test_the_whole_pipeline_runs_there_as_it_does_here_though_a_worker_dies(
-    cluster: SparkCluster,
-    bare_python: Path,
-    here: Run,
-    tmp_path: Path,
+    cluster: SparkCluster, bare_python: Path, tmp_path: Path
 ) -> None:
     # Before the tests that kill a worker for good.
-    lost = tmp_path / "lost"
-    conf = {**cluster.conf, "spark.pyspark.python": str(bare_python)}
-    there = ["--master", cluster.master, *as_options(conf)]
-    with running_pipeline(here.log, lost, *there) as process:
-        manifest, deadline = tmp_path / "lost.unfinished" / MANIFEST_FILE, time.monotonic() + 600
-        while not manifest.exists() or '"ingest"' not in manifest.read_text():
-            assert process.poll() is None
-            assert time.monotonic() < deadline
-            time.sleep(0.02)
-        cluster.kill_worker(0)
-        assert process.poll() is None
-        _, said = process.communicate()
-    assert process.returncode == 0, said[-2000:]
-    cluster.start_worker(0)
+    here = run_here(tmp_path / "log.jsonl", RELOC)
+    lost, events = tmp_path / "lost", tmp_path / "events"
+    events.mkdir()
+    conf = {
+        "spark.eventLog.enabled": "true",
+        "spark.eventLog.compress": "false",
+        "spark.eventLog.dir": events.as_uri(),
+    }
+    run_while_a_worker_dies(cluster, bare_python, here, lost, conf)
+    ends = task_ends(events)
+    died = {
+        (end["Stage ID"], end["Task Info"]["Index"])
+        for end in ends
+        if end["Task End Reason"]["Reason"] == "ExecutorLostFailure"
+    }
+    again = {
+        (end["Stage ID"], end["Task Info"]["Index"])
+        for end in ends
+        if end["Task End Reason"]["Reason"] == "Success" and end["Task Info"]["Attempt"] > 0
+    }
+    assert died
+    assert died <= again
     assert str(bare_python) in ran_as(bare_python)
     assert_same_run(lost, here.out)
     assert here.bad_rows == len(pq.read_table(here.out / "quarantine"))
 
 
 def test_spark_submit_says_where_and_how_in_an_environment_that_it_brings_along(
-    cluster: SparkCluster, bare_python: Path, here: Run, tmp_path: Path
+    cluster: SparkCluster, bare_python: Path, tmp_path: Path
 ) -> None:
-    out, packed = tmp_path / "run", tmp_path / "environment.tar.gz"
+    """And goes on there with what a run that was killed there has done."""
+    here = run_here(tmp_path / "log.parquet", OPTIMISED)
+    out, packed = tmp_path / "there", tmp_path / "environment.tar.gz"
+    with running_on(cluster, bare_python, here, out, {}) as interrupted:
+        ingested = wait_for_ingest(out, interrupted)
+    assert interrupted.returncode == -signal.SIGKILL
     with tarfile.open(packed, "w:gz") as archive:
         archive.add(bare_python, "bin/python")
     python = "./environment/bin/python"
@@ -218,7 +301,7 @@ def test_spark_submit_says_where_and_how_in_an_environment_that_it_brings_along(
         "spark.pyspark.driver.python": sys.executable,
     }
     submit = Path(sys.executable).with_name("spark-submit")
-    asked = ["run", str(here.log), "--out", str(out), *ASKED]
+    asked = ["run", str(here.log), "--out", str(out), *here.asked]
     done = subprocess.run(
         [submit, "--master", cluster.master, *as_options(conf), str(SUBMITTED), *asked],
         # By which the script spark-submit finds Spark.
@@ -232,11 +315,25 @@ def test_spark_submit_says_where_and_how_in_an_environment_that_it_brings_along(
     assert told["spark.sql.shuffle.partitions"] == "3"
     assert told["spark.driver.memory"] == "700m"
     assert python in ran_as(bare_python)
+    assert first_stage(out) == ingested
+    assert ingested["stage"] == "ingest"
     assert_same_run(out, here.out)
     scenario = read_scenario(here.out / "scenario")
-    alone = make_plan(scenario, PlanRequest(Model.RATIO, method="reloc", regions=3))
+    alone = make_plan(scenario, PlanRequest(Model.RATIO, iterations=20_000))
     plan, _ = read_plan(out / "plan", scenario)
     assert np.array_equal(plan.homes, alone.plan.homes)
+
+
+def test_a_run_goes_on_after_its_driver_died_though_a_worker_dies_too(
+    cluster: SparkCluster, bare_python: Path, tmp_path: Path
+) -> None:
+    here, out = run_here(tmp_path / "log.csv.gz", RELOC), tmp_path / "there"
+    with running_on(cluster, bare_python, here, out, {}) as interrupted:
+        ingested = wait_for_ingest(out, interrupted)
+    assert interrupted.returncode == -signal.SIGKILL
+    run_while_a_worker_dies(cluster, bare_python, here, out, {})
+    assert first_stage(out) == ingested
+    assert_same_run(out, here.out)
 
 
 def test_blocks_run_on_both_workers_with_the_shipped_package(

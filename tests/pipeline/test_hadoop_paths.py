@@ -13,6 +13,7 @@ import pytest
 from cli.conftest import Run
 from nearcast.domain.local_paths import scheme_of
 from nearcast.errors import OutputError, PipelineError, ScenarioError
+from nearcast.pipeline import run as run_module
 from nearcast.pipeline.hadoop_paths import HadoopPath
 from nearcast.pipeline.raw_logs import LogShape, write_publication_log
 from nearcast.pipeline.remote_run import check_remote_folder, fetch_file
@@ -136,3 +137,31 @@ def test_a_run_from_and_to_another_file_system_is_that_of_this_one(
     assert again.code == 2
     assert "holds an earlier run; give --overwrite" in again.err
     shutil.rmtree("here")
+
+
+def test_a_run_that_could_not_be_brought_is_not_made_again(
+    there: HadoopPath, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_publication_log(tmp_path / "there" / "log.jsonl", SHAPE, seed=1)
+    command = (
+        *("pipeline", "run", f"{there}/log.jsonl", "--out", f"{there}/run", "--work", "work"),
+        *("--iterations", 5000, "--bound-limit", 1, "--master", "local[2]"),
+    )
+
+    def fail(*_: object) -> None:
+        raise PipelineError("the network is down")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(HadoopPath, "bring", fail)
+        failed = run(*command)
+    assert failed.code == 2
+    assert "the network is down" in failed.err
+    assert not (tmp_path / "there" / "run").exists()
+    for stage in ("ingest_publications", "find_members", "relate", "divide", "plan_scenario"):
+        monkeypatch.setattr(run_module, stage, fail)
+    brought = run(*command)
+    assert brought.code == 0, brought.err
+    names = {path.name for path in (tmp_path / "there" / "run").iterdir()}
+    assert {"run.json", "plan", "homes"} <= names
+    assert ".lock" not in names
+    assert not list(Path("work").iterdir())

@@ -124,6 +124,29 @@ def test_what_follows_a_json_object_in_its_line_puts_it_aside(
     assert record.notes["reasons"] == {"malformed JSON": len(broken)}
 
 
+@pytest.mark.parametrize(
+    ("odd", "reason"),
+    [
+        (WHOLE.replace('"y_km"', '"y_km "'), "position is not a pair of numbers"),
+        (WHOLE.replace('"topic"', '"Topic"'), "no topic"),
+        (WHOLE.replace('"topic"', '"topic_id"'), "no topic"),
+        (WHOLE.replace("_km", ""), "position is not a pair of numbers"),
+        (
+            WHOLE.replace("x_km", "latitude").replace("y_km", "lon"),
+            "position is not a pair of numbers",
+        ),
+        (WHOLE.replace('"topic"', '"Topic":"u","topic"'), None),
+    ],
+)
+def test_one_odd_row_of_json_does_not_decide_on_the_columns(
+    workspace: Workspace, tmp_path: Path, odd: str, reason: str | None
+) -> None:
+    (tmp_path / "log.jsonl").write_text("\n".join([odd, WHOLE, WHOLE]))
+    record = ingest(workspace, tmp_path / "log.jsonl")
+    assert record.notes["reasons"] == ({} if reason is None else {reason: 1})
+    assert [row["topic"] for row in publications(workspace)] == ["t"] * record.rows_out
+
+
 def test_dirty_rows_of_parquet_are_counted_too(workspace: Workspace, tmp_path: Path) -> None:
     shape = LogShape(clients=50, topics=20, members=400, dirty=0.2)
     dirty = write_publication_log(tmp_path / "log.parquet", shape, 3)

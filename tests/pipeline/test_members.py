@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import statistics
 from pathlib import Path
 
@@ -110,7 +111,10 @@ def test_positions_that_no_plane_holds_are_left_out(workspace: Workspace, tmp_pa
     ]
     log = write_rows(tmp_path / "log.csv", rows + lost)
     record = found_members(workspace, log, MembersSettings())
-    assert record.notes["rows_too_far"] == 2
+    assert record.quarantined == 2
+    aside = workspace.load("quarantine").orderBy("row").toArrow().to_pylist()
+    assert {row["reason"] for row in aside} == {"position is too far from the others"}
+    assert json.loads(aside[1]["text"])["client"] == "lost"
     assert "lost" not in {client["client_id"] for client in table(workspace, "clients")}
     assert sum(int(str(row["messages"])) for row in table(workspace, "members")) == 60
 

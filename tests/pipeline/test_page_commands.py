@@ -49,9 +49,10 @@ def test_the_commands_of_pages_and_help_run_in_order(
     later = pc.add(table["time"], datetime(2026, 11, 2, tzinfo=UTC).timestamp())
     pq.write_table(table.set_column(table.column_names.index("time"), "time", later), today)
     shown = [*in_pages(), *(line for lines in in_help().values() for line in lines)]
-    # test_cluster.py runs the pipeline on a cluster, and test_hadoop_paths.py from and to another
-    # file system, with addresses of their own.
-    elsewhere = ("spark://host", "hdfs://namenode", "s3a://bucket")
+    # test_cluster.py runs the pipeline on a cluster, test_hadoop_paths.py from and to another
+    # file system, and tests/site/test_alert_table_bridge.py beside a server, with addresses of
+    # their own.
+    elsewhere = ("spark://host", "hdfs://namenode", "s3a://bucket", "pipeline bridge")
     lines = [
         line
         for line in with_verb(shown, "pipeline")

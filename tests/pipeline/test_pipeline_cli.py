@@ -112,6 +112,22 @@ def test_stages_run_one_by_one_on_a_scenario(spark: SparkSession, run: Run, scen
         "pipeline", "relations", scenario, "--related", 3, "--out", "r", *EMBEDDED, "--json"
     ).json
     assert pq.read_table("r/relations").num_rows == related["stages"][0]["rows_out"] > 0
+    run("pipeline", "evaluate", scenario, "there", "--out", "e", *EMBEDDED)
+    for folder, stage, inputs in (
+        ("r", "relations", 1),
+        ("there", "plan", 1),
+        ("e", "evaluate", 2),
+    ):
+        told = json.loads(Path(folder, "run.json").read_text())
+        assert told["settings"]
+        folders = {Path(one["file"]).parent.name for one in told["inputs"]}
+        assert len(folders) == inputs
+        (line,) = Path(folder, "manifest.jsonl").read_text().splitlines()
+        assert json.loads(line)["stage"] == stage
+    # What is beside the plan does not keep it from being replaced.
+    again = run("pipeline", "plan", *asked, "--out", "there", "--overwrite", *EMBEDDED, "--json")
+    assert again.code == 0, again.err
+    assert "stage plan begins\nstage plan: " in again.err
 
 
 def test_a_sweep_is_resumed(spark: SparkSession, run: Run) -> None:
@@ -121,6 +137,8 @@ def test_a_sweep_is_resumed(spark: SparkSession, run: Run) -> None:
     )
     first = run("pipeline", "sweep", "spec.toml", "--out", "s", *EMBEDDED, "--json")
     assert first.code == 0, first.err
+    assert first.err.splitlines()[0] == "0 of 4 combinations"
+    assert first.err.splitlines()[-1] == "4 of 4 combinations"
     assert first.json | {"results": ""} == {"results": "", "total": 4, "reused": 0, "failed": 0}
     assert pq.read_table(first.json["results"]).num_rows == 4
     again = run("pipeline", "sweep", "spec.toml", "--out", "s", *EMBEDDED, "--json").json

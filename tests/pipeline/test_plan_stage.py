@@ -1,15 +1,23 @@
 from __future__ import annotations
 
+import tracemalloc
+from typing import TYPE_CHECKING
+
+import numpy as np
 import pytest
 
+from nearcast.domain import fingerprint, tables
+from nearcast.domain import scenario as scenario_module
 from nearcast.domain.generators.reloc2021 import Reloc2021, generate_reloc2021
 from nearcast.domain.plan import Model, PlanStatus
 from nearcast.domain.plan_files import read_plan
 from nearcast.errors import PlanningError
+from nearcast.pipeline.driver_objects import watch_objects
 from nearcast.pipeline.manifest import StageRecord
-from nearcast.pipeline.stages import plan_limits, plan_optimised, plan_reloc
+from nearcast.pipeline.stages import plan_limits, plan_optimised, plan_reloc, plan_totals
 from nearcast.pipeline.stages.plan import plan_by_regions, plan_scenario
 from nearcast.pipeline.stages.plan_limits import find_limits
+from nearcast.pipeline.stages.plan_totals import assess_on_executors
 from nearcast.pipeline.stages.shared_scenario import share_scenario
 from nearcast.pipeline.workspace import Workspace
 from nearcast.planning.assessment import assess, assess_homes, limits_of
@@ -20,6 +28,9 @@ from nearcast.planning.registry import find_method
 from nearcast.planning.relations import relate_clients
 from nearcast.planning.request import Decision, PlanRequest
 from pipeline.random_scenarios import random_scenario
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 @pytest.fixture
@@ -115,6 +126,7 @@ def test_limits_on_executors_are_those_of_memory(
     workspace: Workspace, monkeypatch: pytest.MonkeyPatch, measured: bool, limit_s: float | None
 ) -> None:
     monkeypatch.setattr(plan_limits, "_PAIRS_OF_A_TASK", 50)
+    monkeypatch.setattr(scenario_module, "_ROWS_OF_A_PIECE", 7)
     scenario, record = random_scenario(3, measured=measured), StageRecord("plan")
     with share_scenario(workspace.spark, scenario) as shared:
         spark = workspace.spark
@@ -134,3 +146,44 @@ def test_what_a_method_refuses_is_said_plainly(workspace: Workspace) -> None:
         plan_scenario(
             workspace, scenario, PlanRequest(Model.RATIO, "nonsense"), StageRecord("plan")
         )
+
+
+@pytest.mark.parametrize("model", [Model.RATIO, Model.CONNECTIONS])
+def test_homes_are_worth_on_executors_what_they_are_in_memory(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch, model: Model
+) -> None:
+    scenario = random_scenario(5)
+    homes = np.random.default_rng(1).integers(0, len(scenario.servers), len(scenario.clients))
+    expected = assess_homes(scenario, homes.astype(np.int32), model)
+    monkeypatch.setattr(plan_totals, "_ROWS_OF_A_BLOCK", 9)
+    with share_scenario(spark, scenario) as shared:
+        found, cpu_s = assess_on_executors(spark, shared, scenario, homes.astype(np.int32), model)
+    assert cpu_s > 0
+    assert found.metrics == pytest.approx(expected.metrics, rel=1e-12)
+    np.testing.assert_allclose(found.local_share, expected.local_share, rtol=1e-12)
+    assert found.clients.tolist() == expected.clients.tolist()
+
+
+@pytest.mark.parametrize("method", ["optimised", "nearest"])
+def test_the_driver_holds_little_for_each_member(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch, method: str
+) -> None:
+    """Search, bound, limits and value are a worker's, and what is written goes in pieces.
+
+    Messages of the bound alone would be some 1,000 bytes a member.
+    """
+    monkeypatch.setattr(plan_totals, "_ROWS_OF_A_BLOCK", 5_000)
+    for module in (scenario_module, fingerprint, tables):
+        monkeypatch.setattr(module, "_ROWS_OF_A_PIECE", 500)
+    scenario = generate_reloc2021(Reloc2021(sigma_km=5.0, topics=2_000), seed=1)
+    request = PlanRequest(Model.RATIO, method, iterations=1_000)
+    with watch_objects() as largest:
+        tracemalloc.start()
+        try:
+            plan_scenario(workspace, scenario, request, StageRecord("plan"))
+            peak_bytes = tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+    # Its rates, which a stage maps; and most of the peak is the clients, of whom there are as many.
+    assert largest.size_bytes == 8 * len(scenario.members)
+    assert peak_bytes < 100 * len(scenario.members)

@@ -8,6 +8,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from nearcast.domain.generators.reloc2021 import Reloc2021, generate_reloc2021
@@ -161,6 +162,24 @@ def test_als_ranks_by_the_product_of_its_factors(
         best = np.sort(row[row > 1e-9])[::-1][:5]
         np.testing.assert_allclose(row[found.others[own]], best, atol=1e-8)
         np.testing.assert_allclose(found.score[own], best, rtol=1e-6, atol=1e-8)
+
+
+def test_als_reads_the_members_where_a_stage_has_written_them(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scenario = random_scenario(4)
+    members = scenario.members
+    names = ["client_index", "topic_index"]
+    table = pa.table([members.client, members.topic], names=names)
+    workspace.save_rows("members", table)
+
+    def refuse(*_: object) -> None:
+        raise AssertionError("the driver sends the members")
+
+    monkeypatch.setattr(Workspace, "save_batches", refuse)
+    factors = als_factors(workspace, scenario, 4, 3, 0)
+    assert factors[np.unique(members.client)].any(axis=1).all()
+    assert [path.name for path in workspace.folder.iterdir()] == ["members"]
 
 
 def test_what_large_topics_lose_is_written_down(

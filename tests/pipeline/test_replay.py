@@ -12,6 +12,7 @@ import pytest
 from cli.conftest import Run
 from nearcast.pipeline.replay import ReplaySettings, replay_topic
 from nearcast.runtime.event_log_tables import SCHEMAS
+from pipeline.job_names import job_names
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -87,6 +88,7 @@ def test_a_log_is_replayed_on_spark(spark: SparkSession, run: Run, tmp_path: Pat
     command = ["pipeline", "replay", "--processor", MOODY, "--log", log, "--out", out]
     answer = run(*command, "--timeout", "0.3", "--json")
     assert answer.code == 0, answer.err
+    assert "nearcast replay" in job_names(spark)
     assert answer.json == {
         "path": str(out / "notifications"),
         "topics": 2,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,6 +11,7 @@ import pytest
 from cli.conftest import Run
 from nearcast.domain.fingerprint import scenario_fingerprint
 from nearcast.domain.plan import Model
+from nearcast.domain.plan_files import report_to_json
 from nearcast.errors import OutputError
 from nearcast.pipeline import run as run_module
 from nearcast.pipeline import session
@@ -136,6 +138,31 @@ def test_an_interrupted_run_ends_as_one_that_was_not(
     assert scenario_fingerprint(found.scenario) == scenario_fingerprint(expected.scenario)
     assert [record.stage for record in found.stages] == [one.stage for one in expected.stages]
     assert found.stages[0].quarantined == expected.stages[0].quarantined > 0
+
+
+def test_a_run_that_only_lacks_its_evaluation_keeps_its_plan(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = tmp_path / "log.jsonl"
+    write_publication_log(log, SHAPE, seed=1)
+    request = PlanRequest(Model.RATIO, iterations=5_000, bound_limit_s=0.5)
+    settings = RunSettings([log], request=request)
+
+    def stop(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(run_module, "evaluate_plan", stop)
+        with pytest.raises(KeyboardInterrupt):
+            whole_run(spark, settings, tmp_path / "out")
+    kept = tmp_path / "out.unfinished" / "plan" / "plan.json"
+    report = json.loads(kept.read_text())
+    for stage in ("ingest_publications", "find_members", "relate", "divide", "plan_scenario"):
+        monkeypatch.setattr(run_module, stage, stop)
+    found = whole_run(spark, settings, tmp_path / "out")
+    assert report_to_json(found.outcome.report) == report
+    assert found.evaluation.assessment.cost == pytest.approx(report["cost"])
+    assert [record.stage for record in found.stages][-2:] == ["plan", "evaluate"]
 
 
 @pytest.mark.parametrize(

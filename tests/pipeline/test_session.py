@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -80,6 +82,26 @@ def test_whoever_asks_for_sparks_log_gets_it() -> None:
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert done.returncode == 0
     assert done.stderr != ""
+
+
+def test_the_users_defaults_for_all_of_spark_win_over_ours(tmp_path: Path) -> None:
+    (tmp_path / "spark-defaults.conf").write_text(
+        "# mine\nspark.sql.shuffle.partitions   7\nspark.driver.memory=600m\n"
+        "spark.master local[1]\nspark.sql.session.timeZone: CET\n"
+    )
+    program = (
+        "from nearcast.pipeline.session import SparkSettings, open_session\n"
+        "conf = {'spark.sql.session.timeZone': 'UTC'}\n"
+        "with open_session(SparkSettings(ui=False, conf=conf)) as spark:\n"
+        "    for key in ('sql.shuffle.partitions', 'driver.memory', 'sql.session.timeZone'):\n"
+        "        print(spark.conf.get('spark.' + key))\n"
+        "    print(spark.sparkContext.master)\n"
+    )
+    environment = {**os.environ, "SPARK_CONF_DIR": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, env=environment
+    )
+    assert done.stdout.split() == ["7", "600m", "UTC", "local[1]"], done.stderr
 
 
 def test_a_jvm_that_does_not_start_says_why() -> None:

@@ -61,12 +61,17 @@ def test_members_of_a_site_log_are_those_of_plain_loops(
     workspace: Workspace, tmp_path: Path
 ) -> None:
     rows = random_site_rows(400)
-    write_site_log(tmp_path / "log", rows)
-    ingested = StageRecord("ingest")
+    # clients repeat what is not acknowledged, at this home or another one; places are as before
+    sent = [row for row in rows if row.action == "publish"]
+    again = [row._replace(server=HOMES[number % 3]) for number, row in enumerate(sent[::5])]
+    write_site_log(tmp_path / "log", [*rows, *again, *again[:3]])
+    rows_in = len(rows) + len(again) + 3
+    ingested, counted = StageRecord("ingest"), StageRecord("members")
     ingest_publications(workspace, [tmp_path / "log" / "publications"], ingested)
-    assert (ingested.rows_in, ingested.rows_out, ingested.quarantined) == (400, 400, 0)
+    assert (ingested.rows_in, ingested.rows_out, ingested.quarantined) == (rows_in, rows_in, 0)
     assert ingested.notes["files"] > len(HOMES)
-    find_members(workspace, MembersSettings(), StageRecord("members"))
+    find_members(workspace, MembersSettings(), counted)
+    assert counted.notes["repeated_publications"] == len(again) + 3
 
     messages: dict[tuple[str, str], int] = {}
     subscribes: dict[tuple[str, str], bool] = {}
@@ -95,7 +100,7 @@ def test_members_of_a_site_log_are_those_of_plain_loops(
     }
     assert found == wanted
     for client in clients:
-        own = [row for row in rows if row.client == client["client_id"]]
+        own = [row for row in (*rows, *again, *again[:3]) if row.client == client["client_id"]]
         assert client["reports"] == len(own)
         assert client["x_km"] == pytest.approx(statistics.median(row.x_km for row in own))
         assert client["y_km"] == pytest.approx(statistics.median(row.y_km for row in own))

@@ -39,6 +39,18 @@ def test_what_fails_in_the_plan_a_worker_or_java_is_one_sentence(spark: SparkSes
             "x\n: RuntimeException: java.lang.ClassNotFoundException: Class a.s3a.Files not found",
             "Spark has no a.s3a.Files; give what has it with --conf spark.jars.packages=",
         ),
+        (
+            "[A.B] Failed\nTraceback (most recent call last):\n  File x\npy4j.protocol.Py4JJavaError: "
+            "An error occurred while calling o224.getResult.\n: a.b.SparkException: [C.D] Aborted\n"
+            "\tat x\nCaused by: java.io.IOException: gone\n\tat y",
+            "Aborted (gone)",
+        ),
+        (
+            "An error occurred while calling o1.x.\n: java.nio.file.AccessDeniedException: s3a://b/c: "
+            "org.apache.hadoop.fs.s3a.auth.NoAuthWithAWSException: No AWS Credentials provided\n\tat x",
+            "s3a://b/c: No AWS Credentials provided",
+        ),
+        ("x\nCaused by: java.io.IOException: No space left on device\n", "the disk is full"),
         ("", "unknown"),
         ("x" * 999, "x" * 300 + "..."),
     ],

@@ -126,6 +126,7 @@ def test_events_of_kafka_become_the_alerts_of_the_live_broker_once_whatever_fail
     assert ["version b'99'" in reasons[0], "malformed" in reasons[1]] == [True, True]
     both = run(*command, "--members")  # one more query begins, from what Kafka retains
     assert both.json["alerts"] == {}, both.err
+    assert both.json["traffic"]["refused"] == 2
     messages = Counter((row.topic, row.client) for row in rows)
     members = read_table(out / "traffic" / "latest" / "members")
     assert {(row["topic"], row["client"]): row["messages"] for row in members} == messages
@@ -249,19 +250,45 @@ def test_what_kafka_or_the_disk_refuses_is_one_sentence(
     assert "give --options for alerts" in usage.err
 
 
-def test_who_may_not_write_alerts_is_told_so(settings: KafkaSettings, tmp_path: Path) -> None:
+def restrict(topic: str, user: str, settings: KafkaSettings) -> None:
+    """Let only a user read a topic, and everybody see that it is there."""
     from confluent_kafka.admin import AdminClient
     from confluent_kafka.admin._acl import AclBinding, AclOperation, AclPermissionType
     from confluent_kafka.admin._resource import ResourcePatternType, ResourceType
 
     admin = AdminClient({"bootstrap.servers": settings.bootstrap})
-    topic = settings.topic("alerts")
-    only_read = AclBinding(
-        *(ResourceType.TOPIC, topic, ResourcePatternType.LITERAL, "User:ANONYMOUS", "*"),
-        *(AclOperation.READ, AclPermissionType.ALLOW),
-    )
-    for made in admin.create_acls([only_read]).values():
+    rights = [(user, AclOperation.READ), ("User:*", AclOperation.DESCRIBE)]
+    bindings = [
+        AclBinding(
+            *(ResourceType.TOPIC, topic, ResourcePatternType.LITERAL, who, "*"),
+            *(what, AclPermissionType.ALLOW),
+        )
+        for who, what in rights
+    ]
+    for made in admin.create_acls(bindings).values():
         made.result(30)
+
+
+def test_who_may_not_read_events_is_told_so(
+    spark: SparkSession, settings: KafkaSettings, run: Run, tmp_path: Path
+) -> None:
+    topic = settings.topic("events")
+    produce(settings, to_records(random_events(5), settings))
+    restrict(topic, "User:somebody-else", settings)
+    where = ["--bootstrap", settings.bootstrap, "--prefix", settings.prefix]
+    answer = run(
+        *("pipeline", "stream", *where, "--out", tmp_path / "out", "--options", OPTIONS, "--once")
+    )
+    assert answer.code == 2
+    said = answer.err.splitlines()[-1]
+    assert said.startswith("error: stream nearcast-alerts: ")
+    assert "authorized" in said
+    assert topic in said
+
+
+def test_who_may_not_write_alerts_is_told_so(settings: KafkaSettings, tmp_path: Path) -> None:
+    topic = settings.topic("alerts")
+    restrict(topic, "User:ANONYMOUS", settings)
     alert = alert_record(AlertRecord("t", "aGk=", 1, "c"), 0, settings)
     with pytest.raises(ConfigError, match=f"does not take alerts to '{topic}'.*authoriz"):
         AlertTopic(settings, tmp_path / "note").write(1, [alert])

@@ -24,6 +24,7 @@ from nearcast.pipeline.sweep.run import SweepProgress, run_sweep
 from nearcast.pipeline.sweep.table import METRICS, RESULT_SCHEMA, result_row
 from nearcast.planning.request import PlanRequest
 from nearcast.planning.solve import make_plan
+from pipeline.job_names import job_names
 from pipeline.sweep_cells import RESULT, calls, cells_of_seeds, counting
 
 if TYPE_CHECKING:
@@ -46,6 +47,7 @@ def test_results_are_those_of_planning_in_memory(spark: SparkSession, tmp_path: 
     ]
     seen: list[SweepProgress] = []
     result = run_sweep(spark, cells, tmp_path / "out", seen.append)
+    assert "nearcast sweep out" in job_names(spark)
     assert (result.total, result.reused, result.failures) == (6, 0, ())
     found = rows(result.results)
     assert [row["cell_id"] for row in found] == [cell.cell_id for cell in cells]

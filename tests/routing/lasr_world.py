@@ -5,18 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from random import Random
 
-from nearcast.overlay.oracle import Directory, OracleOverlay
 from nearcast.overlay.overlay import Overlay
 from nearcast.routing.index_mapping import IndexMapping
-from nearcast.routing.keys import CLOUD, SUBSCRIBER, NetPath, fallback_target, target_of
+from nearcast.routing.keys import CLOUD, INDEX_END, SUBSCRIBER, NetPath, fallback_target, target_of
 from nearcast.routing.lasr import LasrRouter
+from nearcast.routing.net_share import DelegationState
 from nearcast.routing.overlay_node import LasrNode, Outcome
 from nearcast.routing.route_actions import Deliver, Offloaded, Reject, ReplicaEnded, RouteAction
 from nearcast.routing.router import RoutingSettings
 from nearcast.testing.routed_world import RoutedWorld
+from overlay.oracle import Directory, OracleOverlay
 
 TOPIC = "faces"
 EDGE: NetPath = ("jp", "ishikawa")
+PROBES = [INDEX_END * step // 24 for step in range(24)]
 SETTINGS = RoutingSettings(reply_s=1.0, renew_s=2.0, idle_s=4.0)
 
 
@@ -103,4 +105,32 @@ class LasrWorld:
         ]
 
 
-__all__ = ["EDGE", "SETTINGS", "TOPIC", "LasrWorld", "Offloaded", "Reject", "ReplicaEnded"]
+def check_owners(world: LasrWorld) -> None:
+    """Each index has one owner, which knows it; others think so only while a step is under way."""
+    under_way = sum(
+        one.state is not DelegationState.GIVEN
+        for node in world.nodes.values()
+        for _, _, one in node.router._delegations()
+    )
+    for index in PROBES:
+        owner = world.owner(index)
+        holders = {
+            name
+            for name, node in world.nodes.items()
+            if any(low <= index < high for low, high in node.router.held(TOPIC, EDGE))
+        }
+        assert owner in holders
+        assert len(holders) <= 1 + under_way
+
+
+__all__ = [
+    "EDGE",
+    "PROBES",
+    "SETTINGS",
+    "TOPIC",
+    "LasrWorld",
+    "Offloaded",
+    "Reject",
+    "ReplicaEnded",
+    "check_owners",
+]

@@ -36,6 +36,7 @@ KEYS = st.builds(
 )
 
 
+@pytest.mark.overlay_property(15)
 @given(KEYS, KEYS, KEYS)
 def test_the_order_is_total_and_transitive(a: Key, b: Key, c: Key) -> None:
     assert (a < b) + (a == b) + (a > b) == 1
@@ -43,6 +44,7 @@ def test_the_order_is_total_and_transitive(a: Key, b: Key, c: Key) -> None:
         assert a <= c
 
 
+@pytest.mark.overlay_property(15)
 @given(st.lists(KEYS, min_size=1, max_size=40))
 def test_a_topics_net_and_flag_are_one_run_of_keys(keys: list[Key]) -> None:
     runs = [key[:3] for key in sorted(keys)]

@@ -14,14 +14,22 @@ from hypothesis import strategies as st
 from nearcast.errors import ConfigError
 from nearcast.routing.index_mapping import ContentMapping
 from nearcast.routing.keys import CLOUD, INDEX_END, PUBLISHER
-from nearcast.routing.net_share import DelegationState
 from nearcast.routing.route_actions import RouteAction, SendPeer
 from nearcast.routing.route_messages import Data
-from routing.lasr_world import EDGE, SETTINGS, TOPIC, LasrWorld, Offloaded, Reject, ReplicaEnded
+from routing.lasr_world import (
+    EDGE,
+    PROBES,
+    SETTINGS,
+    TOPIC,
+    LasrWorld,
+    Offloaded,
+    Reject,
+    ReplicaEnded,
+    check_owners,
+)
 
 KYOTO = ("jp", "kyoto")
 HALF, QUARTER = INDEX_END // 2, INDEX_END // 4
-PROBES = [INDEX_END * step // 24 for step in range(24)]
 SEEDS = st.integers(0, 2**32)
 
 
@@ -42,29 +50,12 @@ def edge_node(world: LasrWorld, name: str) -> None:
     world.do(name, router.offer_room())
 
 
-def check_owners(world: LasrWorld) -> None:
-    """Each index has one owner, which knows it; others think so only while a step is under way."""
-    under_way = sum(
-        one.state is not DelegationState.GIVEN
-        for node in world.nodes.values()
-        for _, _, one in node.router._delegations()
-    )
-    for index in PROBES:
-        owner = world.owner(index)
-        holders = {
-            name
-            for name, node in world.nodes.items()
-            if any(low <= index < high for low, high in node.router.held(TOPIC, EDGE))
-        }
-        assert owner in holders
-        assert len(holders) <= 1 + under_way
-
-
 def all_arrived(world: LasrWorld) -> bool:
     arrived = Counter(body for _, body in world.delivered())
     return set(arrived.values()) <= {1} and len(arrived) == world.published
 
 
+@pytest.mark.overlay_property(11)
 @given(SEEDS, st.integers(1, 5))
 @settings(max_examples=15, deadline=None)
 def test_first_messages_find_their_owners_whose_keys_are_then_in_the_net(
@@ -102,6 +93,7 @@ def test_a_topic_without_component_is_told_to_who_published() -> None:
     assert ("b1", Reject(TOPIC, "no component has the topic")) in world.told(Reject)
 
 
+@pytest.mark.overlay_property(11)
 @given(SEEDS)
 @settings(max_examples=20, deadline=None)
 def test_idle_publishers_leave_and_join_anew_without_loss(seed: int) -> None:
@@ -117,6 +109,8 @@ def test_idle_publishers_leave_and_join_anew_without_loss(seed: int) -> None:
     assert not any(node.key.flag == PUBLISHER for node in world.directory.nodes)
 
 
+@pytest.mark.overlay_property(10)
+@pytest.mark.overlay_property(11)
 @given(SEEDS, st.booleans())
 @settings(max_examples=15, deadline=None)
 def test_a_split_moves_the_lower_half_and_loses_nothing(seed: int, joins_first: bool) -> None:
@@ -204,6 +198,8 @@ def test_a_merge_out_of_order_keeps_the_key_of_the_upper_part() -> None:
     assert len(world.told(ReplicaEnded)) == 2
 
 
+@pytest.mark.overlay_property(10)
+@pytest.mark.overlay_property(11)
 @given(SEEDS, st.lists(st.tuples(st.booleans(), st.integers(0, 2**32)), max_size=14))
 @settings(max_examples=30, deadline=None)
 def test_random_trees_of_splits_and_merges_keep_one_owner_and_every_message(
@@ -260,7 +256,8 @@ class _Steps:
             self.world.crash(self.victim)
 
 
-@pytest.mark.parametrize("event", range(1, 40, 2))
+@pytest.mark.overlay_property(10)
+@pytest.mark.parametrize("event", range(1, 41))
 @pytest.mark.parametrize("is_merge", [False, True])
 def test_a_replica_that_crashes_at_any_step_leaves_every_index_an_owner(
     event: int, is_merge: bool
@@ -291,6 +288,7 @@ def test_a_replica_that_crashes_at_any_step_leaves_every_index_an_owner(
     assert len(world.delivered()) - before == 50
 
 
+@pytest.mark.overlay_property(12)
 @given(SEEDS)
 @settings(max_examples=8, deadline=None)
 def test_one_content_id_is_processed_at_one_place_once_a_split_is_done(seed: int) -> None:

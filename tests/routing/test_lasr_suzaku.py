@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 from nearcast.overlay.overlay import Delivered
 from nearcast.overlay.params import SuzakuParams
 from nearcast.overlay.peer import SuzakuPeer
+from nearcast.overlay.ring import Status
 from nearcast.routing.keys import CLOUD, INDEX_END
 from nearcast.routing.route_messages import Data
-from routing.lasr_world import EDGE, TOPIC, LasrWorld, Offloaded
+from routing.lasr_world import EDGE, TOPIC, LasrWorld, Offloaded, check_owners
 
 KYOTO = ("jp", "kyoto")
 PARAMS = SuzakuParams(reply_s=0.3, lookup_s=1.0, ping_s=1.0, repair_wait_s=0.2, trace=True)
@@ -56,6 +57,22 @@ def suzaku_world(seed: int, components: int = 2) -> tuple[LasrWorld, _Routes]:
     return world, routes
 
 
+def _look_at_owners(world: LasrWorld) -> None:
+    """See that each index has one owner by the right pointers of the ring as it is now."""
+    nodes = {
+        node.me: node
+        for one in world.nodes.values()
+        if isinstance(one.overlay, SuzakuPeer)
+        for node in one.overlay.own.by_node.values()
+    }
+    first = next(me for me, node in nodes.items() if node.ring.status is Status.IN)
+    met = [first]
+    while (right := nodes[met[-1]].ring.right) != first:
+        met.append(right)
+    world.directory.nodes = sorted(met)
+    check_owners(world)
+
+
 def _arrived_once(world: LasrWorld) -> bool:
     arrived = Counter(body for _, body in world.delivered())
     return set(arrived.values()) <= {1} and len(arrived) == world.published
@@ -68,12 +85,16 @@ def _publish(world: LasrWorld, rounds: int) -> None:
         world.run(0.02)
 
 
+@pytest.mark.overlay_property(9)
+@pytest.mark.overlay_property(10)
+@pytest.mark.overlay_property(11)
 @given(st.integers(0, 2**32))
 @settings(max_examples=8, deadline=None)
 def test_splits_and_merges_lose_nothing_and_ways_stay_in_the_net(seed: int) -> None:
     world, routes = suzaku_world(seed)
     _publish(world, 10)
     world.run(2)
+    world.world.after_event = lambda: _look_at_owners(world)
     world.offload("d0")
     _publish(world, 20)
     world.run(2)
@@ -95,11 +116,18 @@ def test_splits_and_merges_lose_nothing_and_ways_stay_in_the_net(seed: int) -> N
     assert routes.strayed == []
 
 
-@pytest.mark.parametrize("event", range(20, 200, 45))
-def test_a_replica_that_crashes_is_replaced_by_its_original(event: int) -> None:
+@pytest.mark.overlay_property(10)
+@pytest.mark.parametrize("event", range(5, 200, 15))
+@pytest.mark.parametrize("is_merge", [False, True])
+def test_a_replica_that_crashes_at_any_step_is_replaced_by_its_original(
+    event: int, is_merge: bool
+) -> None:
     world, _ = suzaku_world(event)
     _publish(world, 10)
     world.run(2)
+    if is_merge:
+        world.offload("d0", None, "r1")
+        world.run(2)
     left = [event]
 
     def crash() -> None:
@@ -107,8 +135,11 @@ def test_a_replica_that_crashes_is_replaced_by_its_original(event: int) -> None:
         if left[0] == 0:
             world.world.crash("r1")
 
-    world.offload("d0", None, "r1")
     world.world.after_event = crash
+    if is_merge:
+        world.do("r1", world.nodes["r1"].router.scale_in(TOPIC, world.world.now))
+    else:
+        world.offload("d0", None, "r1")
     world.run(20)
     assert left[0] < 0
     world.world.after_event = lambda: None

@@ -18,6 +18,7 @@ import pyarrow.parquet as parquet
 import pytest
 
 from nearcast.errors import ConfigError, OutputError, ScenarioError
+from nearcast.links.kafka_settings import KafkaSettings
 from nearcast.runtime.event_log import EventLog
 from nearcast.runtime.event_log_files import Retention, Segment, SegmentFiles
 from nearcast.runtime.event_log_frames import EventLogSettings
@@ -253,6 +254,7 @@ def test_a_segment_has_a_hidden_name_until_it_is_whole(
 _KILLED = """
 import asyncio, os, signal, sys
 sys.path[:0] = PATH
+from nearcast.links.kafka_settings import KafkaSettings
 from nearcast.runtime.event_log import EventLog
 from nearcast.runtime.event_log_frames import EventLogSettings
 from runtime.test_event_log import publication
@@ -457,3 +459,20 @@ def test_wrong_settings_are_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(OutputError, match=r"file/log: cannot be written: Not a directory"):
         EventLog(EventLogSettings(str(tmp_path / "file" / "log"), "e1"))
+
+
+@pytest.mark.parametrize(("kafka", "wait_s"), [(None, 0.1), (KafkaSettings("none:1"), 0.01)])
+def test_rows_for_kafka_are_handed_over_sooner(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kafka: KafkaSettings | None, wait_s: float
+) -> None:
+    async def act() -> list[float]:
+        waits: list[float] = []
+        settings = EventLogSettings(str(tmp_path), "e1", kafka=kafka)
+        log = EventLog(settings, launch=lambda *_: pytest.fail("not started"))
+        loop = asyncio.get_running_loop()
+        monkeypatch.setattr(log, "_loop", loop, raising=False)
+        monkeypatch.setattr(loop, "call_later", lambda wait_s, _: waits.append(wait_s))
+        log.add([publication(1)], [])
+        return waits
+
+    assert asyncio.run(act()) == [wait_s]

@@ -154,9 +154,9 @@ def test_what_servers_report_is_shown_with_the_graph(tmp_path: Path) -> None:
     part = Part(("jp", "yrp"), 0, 8)
     count = ComponentReport("count", (part,), 3, 4, 5, 50, 0, 0, (HandOverReport(part, "e2"),), "")
     idle = ComponentReport("relay", (), 0, 0, 0, 0, 0, 0, (), "")
-    gone = FlowReport("people", 1, (count,), 0)
+    gone = FlowReport("people", 1, (count,))
     reports = FlowReports(
-        (FlowReport("people", 2, (count, idle), 0), gone),
+        (FlowReport("people", 2, (count, idle)), gone),
         {"people": {"count": 2.5}},
         (FlowEvent(9.0, "people", "count moved"), FlowEvent(8.0, "other", "began")),
     )
@@ -180,5 +180,8 @@ def test_what_servers_report_is_shown_with_the_graph(tmp_path: Path) -> None:
         "under_way": [{"part": told, "to": "e2"}],
         "refusal": "",
         "set_aside": 0,
+        "mapping_errors": 0,
     }
-    assert shown["events"] == [{"at_s": 9.0, "server": "e1", "what": "count moved"}]
+    assert shown["events"] == [
+        {"at_s": 9.0, "server": "e1", "what": "count moved", "is_fault": False}
+    ]

@@ -2,14 +2,62 @@
 
 from __future__ import annotations
 
+import ast
 from collections import Counter
 from pathlib import Path
 from random import Random
 
 from prometheus_client.parser import text_string_to_metric_families
 
+import nearcast
+from nearcast.broker.guard import GuardEvent
+from nearcast.broker.sequence_gate import Verdict
+from nearcast.runtime.manager_http import manager_metrics
 from nearcast.runtime.metric_names import COUNTERS, GAUGES, LOSSES
 from nearcast.runtime.metrics import STAGES, Gauges, ServerMetrics
+from nearcast.server.flow_watch import COUNTED
+from nearcast.wire.messages import CloseReason
+
+SOURCE = Path(nearcast.__file__).parent
+NAMED_BY_REASON = {
+    "flow_": set(COUNTED),
+    "processor_": {one.value for one in GuardEvent} - {GuardEvent.REFUSED.value},
+    "refused_": {"not_managed"}
+    | {one.name.lower() for one in Verdict}
+    - {Verdict.TAKEN.name.lower(), Verdict.DUPLICATE.name.lower(), Verdict.HELD.name.lower()},
+    # a client leaves a server that is not trusted: that one sees a session that is done
+    "sessions_closed_": {one.name.lower() for one in CloseReason if one.name != "UNTRUSTED"},
+}
+"""What follows in names of counters that are put together."""
+
+
+def names_in(key: ast.expr) -> set[str]:
+    """Return the names that the key of a counter may be."""
+    match key:
+        case ast.Constant(str(name)):
+            return {name}
+        case ast.IfExp(body=body, orelse=orelse):
+            return names_in(body) | names_in(orelse)
+        case ast.JoinedStr(values=[ast.Constant(str(prefix)), ast.FormattedValue()]):
+            return {prefix + rest for rest in NAMED_BY_REASON[prefix]}
+        case _:
+            return set()
+
+
+def counted() -> set[str]:
+    """Return the names of all counters that the parts of a server share."""
+    return {
+        name
+        for folder in ("server", "wire", "runtime")
+        for path in sorted((SOURCE / folder).rglob("*.py"))
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Subscript)
+        and (
+            (isinstance(node.value, ast.Name) and node.value.id == "counts")
+            or (isinstance(node.value, ast.Attribute) and node.value.attr in ("counts", "_counts"))
+        )
+        for name in names_in(node.slice)
+    }
 
 
 def samples(metrics: ServerMetrics) -> dict[tuple[str, str], float]:
@@ -54,6 +102,31 @@ def test_losses_are_shown_from_the_start_with_their_meaning_and_in_the_docs() ->
         assert f" | {meaning} |" in docs
     for name in (*COUNTERS, *GAUGES):
         assert f"`nearcast_{name}" in docs
+
+
+def test_every_counter_of_a_server_has_a_meaning() -> None:
+    found = counted() - {"servers_up", "servers", "clients_enrolled", "revocations"}
+    found -= {"refused_messages"}  # of the manager's status, as those
+    assert len(found) > 60
+    assert found <= {*COUNTERS, *LOSSES}
+
+
+def test_every_metric_of_the_manager_is_in_the_docs() -> None:
+    one_of_each = {"servers": 1, "servers_up": 1, "clients_enrolled": 1, "revocations": 1}
+    text = manager_metrics(
+        {
+            "revision": 1,
+            "plan_version": 1,
+            "counts": one_of_each | {"refused_messages": 3},
+            "servers": [{"id": "e1", "credential_days_left": 5.0}],
+            "refused_requests": {"operation_invalid": 2},
+        }
+    ).decode()
+    names = [line.split()[2] for line in text.splitlines() if line.startswith("# TYPE")]
+    assert "nearcast_manager_refused_messages_total 3\n" in text
+    docs = Path("docs/site.md").read_text()
+    for name in names:
+        assert f"| `{name}" in docs, name
 
 
 def test_gauges_are_asked_for_at_each_scrape_and_limits_shown_where_there_are_some() -> None:

@@ -76,15 +76,16 @@ class Trial:
 
     def __init__(self) -> None:
         self.loop, self.queue, self.batches = ManualLoop(), Queue(), list[int]()
-        self.sessions, self.is_flooded = Queue(), False
+        self.sessions, self.is_flooded, self.unconfirmed = Queue(), False, 0
         self.strangers: Queue | None = self.queue
-        self.urgent = Queue()
+        self.urgent, self.patient = Queue(), Queue()
         self.passes, self.has_publications = list[int](), False
         self.reader = PortReader(
             cast("Any", self.loop),
             cast("Any", self),
             self.take_sessions,
             self.take,
+            lambda: self.unconfirmed,
         )
         self.reader.start()
 
@@ -191,3 +192,50 @@ def test_datagrams_gather_after_publications_unless_others_wait() -> None:
     trial.read_sessions(0)
     assert len(trial.sessions.gathered_s) == 1
     assert trial.passes == [2, 3, 64]
+
+
+@pytest.mark.parametrize(("unconfirmed", "wait_s"), [(10, 0.1), (1_000, 0.01)])
+def test_patient_datagrams_wait_for_a_pass_that_there_is_anyway(
+    unconfirmed: int, wait_s: float
+) -> None:
+    trial = Trial()
+    trial.unconfirmed = unconfirmed
+    trial.patient.waiting = 3
+    trial.loop.readers[trial.patient.fileno()]()  # the first ones: nothing was read before
+    assert trial.passes == [3]
+    assert trial.patient.fileno() not in trial.loop.readers
+    trial.patient.waiting = 2
+    assert len(trial.reader.take_patient()) == 2  # along with a pass
+    trial.loop.move_to(0.9 * wait_s)
+    trial.reader.take_patient()
+    trial.loop.move_to(1.2 * wait_s)  # read a moment ago: no pass of their own yet
+    assert trial.patient.fileno() not in trial.loop.readers
+    trial.loop.move_to(2.0 * wait_s)
+    assert trial.patient.fileno() in trial.loop.readers
+
+
+def test_passes_in_a_steady_row_cause_few_timers() -> None:
+    trial = Trial()
+    trial.patient.waiting = 1
+    trial.loop.readers[trial.patient.fileno()]()
+    woken = 0
+    for step in range(1, 101):  # one second with a hundred passes
+        before = list(trial.loop.timers)
+        trial.loop.move_to(step / 100)
+        woken += trial.loop.timers != before
+        trial.reader.take_patient()
+    assert woken <= 12
+    assert trial.patient.fileno() not in trial.loop.readers
+
+
+def test_many_patient_datagrams_are_read_in_turns_with_others() -> None:
+    trial = Trial()
+    trial.patient.waiting = 200
+    read = trial.loop.readers[trial.patient.fileno()]
+    for left in (136, 72, 8):
+        read()
+        assert trial.patient.waiting == left
+        assert trial.patient.fileno() in trial.loop.readers  # others have their turn between
+    read()
+    assert trial.passes == [64, 64, 64, 8]
+    assert trial.patient.fileno() not in trial.loop.readers

@@ -26,6 +26,7 @@ import json
 import os
 import signal
 import sys
+from collections import Counter
 from nearcast.broker.notifications import InCircle, NamedClients, NearestClients, Notification
 
 class Moody:
@@ -33,6 +34,7 @@ class Moody:
     def __init__(self):
         self.count = 0
         self.malformed = 0
+        self.refused = Counter()
     def process(self, batch, spool):
         for message in batch:
             self.count += 1
@@ -49,6 +51,8 @@ class Moody:
                 sys.exit("as ordered")
             if order == "malformed":
                 self.malformed += 1
+            if order == "refuse":
+                self.refused["too_far"] += 1
             if order == "print":
                 print("y" * 200_000)
                 os.write(1, b"z")
@@ -211,6 +215,9 @@ def test_unusable_messages_are_counted() -> None:
         assert (await server.one(topic(), bad, bad, message(), first=True)).malformed == 2
         assert (await server.one(topic(), message())).malformed == 0
         assert (await server.one(topic(), bad)).malformed == 1
+        far = message(order="refuse")
+        assert (await server.one(topic(), far, far)).refused == {"too_far": 2}
+        assert (await server.one(topic(), far)).refused == {"too_far": 1}
 
     run(story)
 

@@ -210,6 +210,7 @@ class Edge:
                         received_us=one.received_us,
                         notified_us=one.received_us + PROCESSING_US + BETWEEN_US,
                         processing_us=PROCESSING_US,
+                        envelope=one.envelope,
                     )
                 ],
             )

@@ -30,14 +30,8 @@ def files(edge: Edge, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_the_examples_of_the_page_run(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with_asyncio, without, saved = _blocks("python")
-    exec(compile(with_asyncio, "sdk.md", "exec"), {})
-    said = capsys.readouterr().out
-    assert re.fullmatch(r"car 12\non the way for \d+\.\d+ ms\n", said)
-    exec(compile(without, "sdk.md", "exec"), {})
-    said = capsys.readouterr().out
-    assert re.fullmatch(r"heard: ice on the bridge\nround trip in ms: \d+\.\d+\n", said)
+def test_the_cursors_of_the_page_are_kept(files: Path) -> None:
+    saved = _blocks("python")[-1]
     for _ in range(2):  # without the file, and with it
         exec(compile(saved, "sdk.md", "exec"), {})
     assert load_cursors(files / "sign.cursors") == SavedCursors(("alerts/#",))

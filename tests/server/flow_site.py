@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Mapping
 
 from msgspec import msgpack, structs
 
@@ -11,7 +12,7 @@ from nearcast.flow.flow import Component, ContentMapping, Flow
 from nearcast.flow.flow_orders import FlowOrder
 from nearcast.flow.messages import Part
 from nearcast.flow.stored import FLOW_TOPICS, StoredInstance
-from nearcast.routing.keys import INDEX_END
+from nearcast.routing.keys import INDEX_END, NetPath
 from nearcast.server.flow_messages import MovePart
 from nearcast.server.mesh_messages import encode_mesh
 from nearcast.server.server import Server
@@ -35,11 +36,13 @@ class FlowSite:
         flow: Flow = RECORDS,
         is_inline: bool = False,
         allowed: tuple[str, ...] = (),
+        nets: Mapping[str, NetPath] | None = None,
     ) -> None:
         self.site = SimulatedSite(seed)
+        self.site.nets |= nets or {}
         self.site.allowed_processors |= set(allowed)
         if is_inline:
-            self.site.inline_processors |= {RECORDING}
+            self.site.inline_processors |= {RECORDING, *allowed}
         self.site.allowed_processors |= {RECORDING}
         for name in ("e0", "e1"):
             self.site.add_server(name)
@@ -85,11 +88,19 @@ class FlowSite:
             device.publish("in", json.dumps(body).encode())
             self.site.run(2 * pause_s * rng.random())
 
-    def move(self, component: str, giver: str, taker: str, low: int, high: int) -> None:
+    def move(
+        self,
+        component: str,
+        giver: str,
+        taker: str,
+        low: int,
+        high: int,
+        net: NetPath | None = None,
+    ) -> None:
         """Have a part moved, as the manager would."""
         server = self.site.servers[giver]
         if server.node is not None:
-            message = MovePart("records", component, Part(None, low, high), taker)
+            message = MovePart("records", component, Part(net, low, high), taker)
             server.node._peers.dispatch("manager", [encode_mesh(message)], server.clock.read())
             server.do(server.node.on_timer(server.clock.read()))
 

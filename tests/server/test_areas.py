@@ -257,17 +257,93 @@ def test_nobody_waits_for_a_message_that_was_not_for_him() -> None:
     assert heard(people)["a"] == ["all 1", "all 2"]
 
 
+def nearest_of(places: Places, wanted: int, x_km: float, y_km: float, radius_km: float) -> set[str]:
+    """Return the nearest within a radius by looking at all, as shapely measures."""
+    away = {name: Point(place).distance(Point(x_km, y_km)) for name, place in places.items()}
+    inside = [name for name in sorted(away, key=away.__getitem__) if away[name] <= radius_km]
+    return set(inside[:wanted])
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_nearest_of_all_homes_are_told_while_they_move(seed: int) -> None:
+    rng = Random(seed)
+    places = random_places(rng, 25)
+    site, people = site_with({**places, "car": (5.0, 5.0)}, seed)
+    for name in people:  # the publisher too: it is not one of the nearest
+        people[name].subscribe("taxis")
+    site.run(3.0)
+    expected: dict[str, list[str]] = {name: [] for name in (*places, "car")}
+    for number in range(12):
+        for name in rng.sample(sorted(places), 10):
+            places[name] = (rng.uniform(0, 10), rng.uniform(0, 10))
+            people[name].report(Report(*places[name]))
+        site.run(1.0)
+        x_km, y_km = rng.uniform(0, 10), rng.uniform(0, 10)
+        radius_km, wanted = rng.uniform(1, 6), rng.randint(1, 5)
+        area = circle(x_km, y_km, radius_km, nearest=wanted)
+        people["car"].publish("taxis", str(number).encode(), area=area)
+        for name in nearest_of(places, wanted, x_km, y_km, radius_km):
+            expected[name].append(str(number))
+        site.run(1.0)
+    assert heard(people) == expected
+    assert any(expected.values())
+
+
+def test_the_nearest_are_those_who_want_the_message() -> None:
+    places = {"not fuel": 3.1, "elsewhere": 3.2, "here": 3.3, "all": 3.4, "farther": 3.5}
+    site, people = site_with({"car": (9.0, 9.0), **{one: (x, 3.0) for one, x in places.items()}})
+    terms = {
+        "not fuel": ('kind = "food"', ""),
+        "elsewhere": ("", circle(7.05, 7.0, 1)),  # a broker's rectangles take it for wanted
+        "here": ('kind = "fuel"', circle(6.0, 7.0, 0.1)),
+    }
+    for name in places:
+        people[name].subscribe("offers", *terms.get(name, ()))
+    site.run(3.0)
+    people["car"].publish(
+        "offers",
+        b"x",
+        position=(6.0, 7.0),
+        attributes={"kind": "fuel"},
+        area=circle(3, 3, 1, nearest=2),
+    )
+    site.run(2.0)
+    assert {name for name, some in heard(people).items() if some} == {"here", "all"}
+
+
+def test_who_was_not_among_the_nearest_does_not_hear_it_later_either() -> None:
+    places = {"car": (9.0, 9.0), "near": (3.0, 3.0), "next": (3.2, 3.0), "away": (3.4, 3.0)}
+    site, people = site_with(places)
+    for name in ("near", "next", "away"):
+        people[name].subscribe("t")
+    site.run(3.0)
+    site.network.offline |= {"near", "away"}
+    people["car"].publish("t", b"x", area=circle(3, 3, 1, nearest=2))
+    site.run(30.0)
+    site.network.offline -= {"near", "away"}
+    site.run(30.0)
+    assert heard(people) == {"car": [], "near": ["x"], "next": ["x"], "away": []}
+
+
 BAD = {
     "POLYGON ((0 0, 2 2, 2 0, 0 2, 0 0))": "cross",
     "POLYGON EMPTY": "empty|EMPTY",
     "POLYGON ((0 0, NaN 1, 1 0, 0 0))": "",
     '{"type": "Point", "coordinates": [1, 1]}': "radius_km",
     circle(1, 1, 0): "empty",
-    circle(1, 1, 1, nearest=3): "nearest",
+    circle(1, 1, 1, nearest=0): "nearest",
     '{"type": "Feature", "geometry": {"type": "LineString", "coordinates": [[1, 1]]},'
     ' "properties": {"width_km": 1}}': "",
     "no area at all": "",
 }
+
+
+def test_the_nearest_with_a_heading_and_the_nearest_messages_are_refused() -> None:
+    _, people = site_with({"car": (0.0, 0.0)})
+    with pytest.raises(WireError, match=r"^area, `nearest` with a heading"):
+        people["car"].publish("t", b"x", area=circle(1, 1, 1, nearest=3, heading_deg=80))
+    with pytest.raises(WireError, match=r"^t: area, `nearest` says who gets a message"):
+        people["car"].subscribe("t", area=circle(1, 1, 1, nearest=3))
 
 
 @pytest.mark.parametrize("area", BAD)

@@ -180,6 +180,17 @@ def test_what_is_no_report_is_counted_and_changes_nothing(payload: bytes) -> Non
     assert node.counts["processor_malformed"] == 1
 
 
+def test_reports_that_are_not_believed_are_counted_by_reason() -> None:
+    places: Places = {"a": (3.0, 3.0), "b": (3.5, 3.0)}
+    site, people = field_of(places)
+    for event in ("snowmen", "snowmen", "ice"):
+        say(people["a"], places["a"], event=event, at=[9.0, 9.0])
+    site.run(1.0)
+    node = site.servers["e1"].node
+    assert node is not None
+    assert node.processor_refused == {"unknown_kind": 2, "too_far": 1}
+
+
 @pytest.mark.parametrize(
     "options",
     [{}, {"field_km": [0, 0, 1]}, {"field_km": [1, 0, 0, 1]}, {**OPTIONS, "kinds": {"snow": {}}}],

@@ -197,4 +197,4 @@ def test_a_server_that_passes_on_a_bad_filter_is_not_believed() -> None:
         directory.on_subscribers(
             "e2", Subscribers("t", (("a", 0.0, 0.0),), False, terms={"a": Terms(")")})
         )
-    assert not directory.subscribers("t")
+    assert not directory.table.subscribers("t")

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
+from collections import Counter
 from collections.abc import Callable
 from functools import partial
-from itertools import count
+from itertools import count, pairwise
 
 import pytest
 from msgspec import structs
@@ -13,13 +15,14 @@ from msgspec import structs
 from nearcast.broker.requests import ProcessRequest
 from nearcast.flow.flow import Component, ContentMapping, Flow
 from nearcast.flow.flow_orders import FlowOrder
-from nearcast.flow.messages import Part
+from nearcast.flow.messages import Done, Part, Work
 from nearcast.flow.stored import FLOW_TOPICS
 from nearcast.routing.index_mapping import content_index
 from nearcast.routing.keys import INDEX_END
 from nearcast.server.site_orders import ClientOrder, TopicOrder
 from nearcast.testing.recording_processor import RECORDING
 from nearcast.wire.notification import Notification
+from nearcast.wire.publication import decode_record
 from server.flow_site import FIRST, KEYS, RECORDS, SECOND, FlowSite
 
 HALF = INDEX_END // 2
@@ -63,6 +66,24 @@ def test_a_part_moves_with_its_state_while_messages_come() -> None:
     assert [one["parts"] for one in shown["components"]["first"]["places"]] == [
         [{"net": None, "low": 0, "high": HALF}]
     ]
+
+
+def test_events_tell_how_long_a_hand_over_took_whatever_fails_meanwhile() -> None:
+    made = FlowSite(2)
+    made.publish(30)
+    made.move("first", "cloud", "e0", 0, HALF)
+    made.publish(30)
+    node, now = made.node("cloud"), made.site.servers["cloud"].clock.read()
+    for number in range(50):
+        node.flows._note("records", "first", "failed", f"message {number}", now)
+    made.site.run(5.0)
+    for server, event in (("cloud", "handed over"), ("e0", "taken")):
+        (shown,) = made.node(server).flows.status()
+        (told,) = [one["what"] for one in shown["events"] if event in one["what"]]
+        held_up = r"held up \d+ ms, " if server == "cloud" else ""
+        assert re.fullmatch(rf"first {event}: .* {held_up}\d+ ms in all", told), told
+    (shown,) = made.node("cloud").flows.status()
+    assert sum(one["is_fault"] for one in shown["events"]) == 20
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -241,6 +262,30 @@ def test_a_server_that_may_not_run_a_processor_says_so_and_messages_wait() -> No
     assert made.devices[1].session.unacknowledged == 0  # it is safe in the outbox
 
 
+@pytest.mark.parametrize("is_inline", [True, False])
+def test_what_may_come_into_a_loop_is_loaded_before_any_hand_over(
+    monkeypatch: pytest.MonkeyPatch, is_inline: bool
+) -> None:
+    loaded: list[str] = []
+    monkeypatch.setattr("nearcast.server.flow_part.load_processor", loaded.append)
+    flows = FlowSite(1, is_inline=is_inline)
+    assert loaded == [RECORDING] * 3 * is_inline  # at all servers; else in their child processes
+    flows.obey((flows.order,))
+    assert loaded == [RECORDING] * 3 * is_inline  # once
+
+
+def test_what_cannot_be_loaded_is_told_where_it_is_to_run_only() -> None:
+    nowhere = "no_such_module:Processor"
+    flow = Flow("records", ("in",), {"first": structs.replace(FIRST, processor=nowhere)})
+    flows = FlowSite(1, flow, is_inline=True, allowed=(nowhere,))
+    told = {
+        server: flows.node(server).flows.status()[0]["components"]["first"]["places"]
+        for server in ("cloud", "e0")
+    }
+    assert "cannot be loaded" in told["cloud"][0]["refusal"]
+    assert not told["e0"]
+
+
 def test_a_mapping_that_a_server_may_not_load_holds_up_its_sources_there() -> None:
     made = FlowSite(6)
     mapping = ContentMapping(function="os:system")
@@ -284,6 +329,12 @@ def test_a_mapping_that_raises_or_returns_nonsense_loses_nothing_and_is_counted(
     counts = [server.counts["flow_mapping_errors"] for server in made.site.servers.values()]
     assert sum(counts) == 25
     assert made.node("cloud").flows.status()[0]["components"]["first"]["places"]
+    for server in ("e0", "e1"):
+        (shown,) = made.node(server).flows.status()
+        (place,) = shown["components"]["first"]["places"]
+        assert place["mapping_errors"] == made.node(server).counts["flow_mapping_errors"] > 0
+        (told,) = [one["what"] for one in shown["events"] if one["is_fault"]]  # once for all
+        assert told.startswith("first mapping failed: content mapping r")
 
 
 def test_a_mapping_that_has_hung_a_server_does_not_run_there_again() -> None:
@@ -326,6 +377,43 @@ def test_a_server_that_lies_on_the_ring_about_its_range_costs_a_detour() -> None
         for one in shown["components"].values()
         for place in one["places"]
     )
+
+
+def test_what_a_lying_server_draws_and_says_it_has_done_is_lost_and_nothing_else(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made = FlowSite(15)
+    made.site.run(10.0)
+    eighths = [INDEX_END * eighth // 8 for eighth in range(9)]
+    parts = tuple(Part(None, *ends) for ends in pairwise(eighths))  # keys above that of the cloud
+    made.node("e0").ring.finder.hold("records", "first", parts)
+    made.node("e0").ring.finder.meet("records", "first", ("e1",))
+    liar = made.node("e0").flows._runtime._flows["records"]
+    drawn: set[int] = set()
+
+    def on_work(sender: str, message: Work) -> None:
+        numbers = tuple(item.number for item in message.items)
+        drawn.update(_number(message.topic, item.record) for item in message.items)
+        about = (message.flow, message.run, message.component, message.topic, message.birth)
+        liar.effects.send(sender, Done(*about, numbers, parts[0]))  # so it gets more of them
+
+    monkeypatch.setattr(liar, "on_work", on_work)
+    made.site.servers["cloud"].kill()  # else it is known at once who has the component
+    made.publish(10)
+    made.site.run(20.0)
+    made.site.servers["cloud"].restart()
+    made.publish(50)
+    made.site.run(30.0)
+    assert not any(one.session.unacknowledged for one in made.devices)
+    heard = Counter(number for _, _, number in made.heard())
+    lost = set(range(60)) - set(heard)
+    assert lost  # others that it drew were under way to the cloud server as well
+    assert lost <= drawn
+    assert set(heard.values()) == {1}
+
+
+def _number(topic: str, record: bytes) -> int:
+    return int(json.loads(decode_record(topic, record).payload)["number"])
 
 
 def test_publishers_wait_while_a_component_is_away_and_nothing_is_lost() -> None:

@@ -12,7 +12,7 @@ from nearcast.server.guests import Guests
 from nearcast.server.mesh_messages import ClientIs, MeshMessage, WhereIs, decode_mesh, encode_mesh
 from nearcast.server.mesh_messages import Presence as Question
 from nearcast.server.overlay_part import OverlayPart
-from nearcast.server.peer_channel import Frame, decode_frame, encode_frame
+from nearcast.server.peer_channel import PeerFrame, decode_frame, encode_frame
 from nearcast.server.peer_channels import PeerChannels
 from nearcast.server.peers import Peers
 from nearcast.server.presence import Presence
@@ -45,7 +45,7 @@ class Mesh:
         self.peers.dispatch(server, [encode_mesh(message)], now)
 
     def acknowledge(self, server: str, through: int, now: float) -> None:
-        frame = encode_frame(Frame(1, False, 1, 1, [], 1, through))
+        frame = encode_frame(PeerFrame(1, False, 1, 1, [], 1, through))
         self.peers.receive(server, frame, now)
 
 

@@ -15,7 +15,7 @@ from server.test_resume import Quiet
 def known(quiet: Quiet) -> dict[str, int]:
     """Subscriptions that each server knows."""
     return {
-        name: one.node.subscribers.subscriptions
+        name: one.node.subscribers.table.subscriptions
         for name, one in quiet.made.site.servers.items()
         if one.node is not None
     }

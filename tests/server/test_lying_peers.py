@@ -28,9 +28,9 @@ from nearcast.server.broker_messages import (
 from nearcast.server.early_copies import EarlyCopies
 from nearcast.server.effects import Effects
 from nearcast.server.mesh_messages import (
+    HomeNotice,
     Manages,
     MeshMessage,
-    Notice,
     Notices,
     SpoolDamaged,
     Undelivered,
@@ -171,7 +171,7 @@ def test_a_subscription_without_the_right_is_not_known(client: str) -> None:
     made.say(Vouch((made.people["thief"].credential,)))
     answers = made.say(Subscribers("traffic/north", ((client, 0.0, 0.0),), False, request=7))
     assert answers == ([WhoIs(("nobody",))] if client == "nobody" else [])
-    assert list(made.broker.subscribers.subscribers("traffic/north")) == []
+    assert list(made.broker.subscribers.table.subscribers("traffic/north")) == []
 
 
 def test_credentials_that_do_not_count_are_not_believed() -> None:
@@ -198,7 +198,7 @@ def test_a_server_that_forgot_a_client_asks_and_is_told_its_subscriptions_again(
     made.people["car"].publish("traffic/north", b"x")
     made.site.run(5.0)
     assert made.spooled() == {"traffic/north": 1}
-    assert list(made.broker.subscribers.subscribers("traffic/north")) == ["car"]
+    assert list(made.broker.subscribers.table.subscribers("traffic/north")) == ["car"]
 
 
 def _home(made: TwoEdges) -> Server:
@@ -217,7 +217,7 @@ def test_a_broker_notifies_subscribers_only() -> None:
     car.subscribe("traffic/north")
     made.site.run(10.0)
     notices = tuple(
-        Notice(encode_notify(_notify(topic)), ("car", "thief"))
+        HomeNotice(encode_notify(_notify(topic)), ("car", "thief"))
         for topic in ("traffic/north", "traffic/south", "parking")
     )
     home = _home(made)
@@ -418,7 +418,7 @@ def test_a_server_cannot_move_a_subscriber_that_it_never_told_of() -> None:
     made.people["sign"].subscribe("traffic/north")
     made.people["car"].subscribe("traffic/north")
     made.site.run(3.0)
-    places = made.broker.subscribers._places
+    places = made.broker.subscribers.table._places
     before = dict(places)
     assert {"sign", "car"} <= before.keys()
     made.say(Moved((("sign", 900.0, 900.0), ("car", 5.0, 5.0))))
@@ -662,7 +662,7 @@ def test_a_revoked_client_is_sent_away_at_once_everywhere() -> None:
     made.obey(2, _revoked(made.site, "car", 2))
     made.site.run(0.5)
     assert _ends(made.people["car"].events) == [CloseReason.REVOKED]
-    assert list(made.broker.subscribers.subscribers("traffic/north")) == []
+    assert list(made.broker.subscribers.table.subscribers("traffic/north")) == []
     answers = made.say(_forward("traffic/north", "car"))  # its home lies
     assert answers == [WhoIs(("car",))]
     made.say(Vouch((made.people["car"].credential,)))
@@ -744,7 +744,7 @@ def test_rights_that_were_taken_away_end_the_subscriptions_they_had_allowed() ->
     car = made.people["car"]
     car.subscribe("traffic/north")
     made.site.run(2.0)
-    assert list(made.broker.subscribers.subscribers("traffic/north")) == ["car"]
+    assert list(made.broker.subscribers.table.subscribers("traffic/north")) == ["car"]
     less = Rights(("traffic/#",), ("parking",))
     car.credential = made.site.authority.client("car", public_key(car.key), less, serial=2)
     made.site.restart_client(car)
@@ -752,7 +752,7 @@ def test_rights_that_were_taken_away_end_the_subscriptions_they_had_allowed() ->
     made.site.run(1.0)
     car.publish("traffic/north", b"x")
     made.site.run(1.0)
-    assert list(made.broker.subscribers.subscribers("traffic/north")) == []
+    assert list(made.broker.subscribers.table.subscribers("traffic/north")) == []
     assert decode_mesh(encode_mesh(Vouch((car.credential,)))) == Vouch((car.credential,))
 
 

@@ -14,7 +14,7 @@ from nearcast.routing.index_mapping import hashed_index
 from nearcast.routing.keys import CLOUD, INDEX_END, Key, subscriber_key, target_of
 from nearcast.server.mesh_messages import encode_mesh
 from nearcast.server.overlay_part import SERVERS, OverlayPart
-from nearcast.server.peer_channel import Frame, encode_frame
+from nearcast.server.peer_channel import PeerFrame, encode_frame
 from nearcast.server.ring_messages import OverlayFrame
 from nearcast.server.site_orders import Orders
 from nearcast.testing.simulated_network import Network
@@ -139,7 +139,7 @@ def test_halves_that_were_cut_for_long_become_one_ring_again() -> None:
 
 def _say(site: SimulatedSite, liar: str, message: object, number: int) -> None:
     data = Codec(Key).encode(message) if not isinstance(message, bytes) else message  # type: ignore[arg-type]
-    frame = Frame(99, False, 1, number, [encode_mesh(OverlayFrame(data))], 0, 0)
+    frame = PeerFrame(99, False, 1, number, [encode_mesh(OverlayFrame(data))], 0, 0)
     site.servers["e0"].on_mesh(liar, encode_frame(frame))
 
 

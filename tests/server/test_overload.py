@@ -10,7 +10,7 @@ from nearcast.broker.notices import decode_entry
 from nearcast.server.broker_messages import Copies
 from nearcast.server.mesh_messages import MeshMessage, encode_mesh
 from nearcast.server.overload import busiest
-from nearcast.server.peer_channel import Frame, encode_frame
+from nearcast.server.peer_channel import PeerFrame, encode_frame
 from nearcast.server.peer_channels import PeerChannels
 from nearcast.server.proof_messages import Vouch
 from nearcast.server.publisher_messages import Forward
@@ -84,7 +84,7 @@ class OneEdge:
         client.connect(self.now)
         return client
 
-    def step(self, queue_age_s: float, elapsed_s: float = 0.02) -> None:
+    def step(self, queue_age_s: float | None, elapsed_s: float = 0.02) -> None:
         self.now += elapsed_s
         items = self.client.poll(self.now)
         self.acked = max([self.acked, *(i.up_to for i in items if isinstance(i, Acknowledged))])
@@ -131,6 +131,22 @@ def test_a_queue_that_stands_turns_publishers_away_and_loses_nothing(cause: str)
         one.step(0.0)
     assert one.spooled() == list(range(1, 16))
     assert one.acked == 15
+
+
+def test_urgent_messages_are_taken_while_the_disk_stalls_but_not_for_ever() -> None:
+    one = OneEdge()
+    one.edge.commit_wait_s = 5.0
+    one.client.publish("t", b"x", one.now)
+    one.step(None)  # in a marked datagram
+    assert (one.edge.counts["busy"], one.spooled()) == (0, [1])
+    one.client.publish("t", b"x", one.now)
+    one.step(0.0)
+    assert (one.edge.counts["busy"], one.spooled()) == (1, [1])
+    other = one.enter("other")
+    one.edge.commit_wait_s = 11.0
+    other.publish("t", b"x", one.now)
+    one.step(None)
+    assert (one.edge.counts["busy"], one.spooled()) == (2, [1])
 
 
 def test_who_sends_most_is_sent_back_and_the_others_are_served() -> None:
@@ -197,7 +213,7 @@ class OneCloud:
 
     def hear(self, message: MeshMessage) -> None:
         self.frames += 1
-        frame = encode_frame(Frame(5, False, 1, self.frames, [encode_mesh(message)], 0, 0))
+        frame = encode_frame(PeerFrame(5, False, 1, self.frames, [encode_mesh(message)], 0, 0))
         out = self.cloud.on_mesh("e1", frame, self.now)
         self.groups += len(out.to_store)
 

@@ -22,7 +22,7 @@ from nearcast.server.mesh_messages import (
     Notices,
     encode_mesh,
 )
-from nearcast.server.peer_channel import Frame, decode_frame, encode_frame
+from nearcast.server.peer_channel import PeerFrame, decode_frame, encode_frame
 from nearcast.server.peer_channels import PeerChannels
 from nearcast.server.peers import Peers
 from nearcast.server.publisher_messages import (
@@ -121,7 +121,7 @@ def publication(publisher: str = "car", sequence: int = 1, topic: str = "t") -> 
 
 
 def router(around: Surroundings, publishers: Publishers, cloud: str = "cloud") -> Router:
-    broker = Broker(SubscriberDirectory(), lambda: NOW)
+    broker = Broker(SubscriberDirectory().table, lambda: NOW)
     broker.add_topic(TopicSettings("t", 10))
     targets = StreamTargets("e1", Capacity(0.0, 0.0) if cloud else Capacity(), 10)
     targets._cloud = cloud
@@ -133,7 +133,7 @@ def router(around: Surroundings, publishers: Publishers, cloud: str = "cloud") -
         publishers,
         lambda topic: None,
         lambda topic: None,
-        lambda: True,
+        lambda _: True,
         lambda topic: True,
         lambda topic: True,
         Vouching(
@@ -220,7 +220,7 @@ def test_a_delivery_packs_notifications_per_home_and_passes_on_what_it_cannot_br
         lambda envelope: 0,
     )
     notify = Notify("t", "b", 1, 7, True, 0, b"hello", 1, 2, 3)
-    made.send([OutgoingNotification(notify, directory.everyone("t"), "b", False)] * 2)
+    made.send([OutgoingNotification(notify, directory.table.everyone("t"), "b", False)] * 2)
     assert [client for client, _ in clients.told] == ["a", "a"]  # b caused it
     assert passed == ["x", "x"]
     made.flush()
@@ -429,7 +429,7 @@ def test_a_subscription_waits_longer_for_a_broker_than_for_others() -> None:
 
 def test_only_servers_that_the_orders_name_and_the_manager_are_heard() -> None:
     around = Surroundings("e2")
-    frame = encode_frame(Frame(1, False, 1, 1, [b"x"], 0, 0))
+    frame = encode_frame(PeerFrame(1, False, 1, 1, [b"x"], 0, 0))
     assert around.peers.receive("nobody", frame, NOW) == ([], [])
     assert around.peers.receive("e2", frame, NOW) == (["e2"], [b"x"])
     assert around.peers.receive("manager", frame, NOW) == (["manager"], [b"x"])

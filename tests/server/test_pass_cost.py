@@ -59,7 +59,7 @@ def server_of(site: SimulatedSite) -> tuple[Server, Address]:
     return node, address
 
 
-@pytest.mark.parametrize(("batch", "most_calls"), [(1, 165), (60, 60)])
+@pytest.mark.parametrize(("batch", "most_calls"), [(1, 163), (60, 60)])
 def test_a_message_to_ten_subscribers_takes_few_calls(batch: int, most_calls: int) -> None:
     site, publisher = site_with_subscribers()
     node, address = server_of(site)

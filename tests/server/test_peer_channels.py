@@ -8,7 +8,7 @@ from random import Random
 import msgspec
 import pytest
 
-from nearcast.server.peer_channel import Frame, PeerSettings, decode_frame, encode_frame
+from nearcast.server.peer_channel import PeerFrame, PeerSettings, decode_frame, encode_frame
 from nearcast.server.peer_channels import PeerChannels, draw_incarnation
 
 SIDES = ("a", "b")
@@ -162,6 +162,20 @@ def test_on_a_way_longer_than_every_timer_messages_soon_stop_waiting_for_answers
     assert pipe.ends["a"].resent == resent
 
 
+@pytest.mark.parametrize("way_s", [0.5, 1.0, 1.4])
+def test_on_such_a_way_repetitions_end_though_messages_never_do(way_s: float) -> None:
+    pipe = Pipe(0, way_s=way_s)
+    resent: list[int] = []
+    for _ in range(400):
+        pipe.send("a")
+        pipe.run(0.05)
+        resent.append(pipe.ends["a"].resent)
+    # the first answer takes longer than the first wait, and teaches how long to wait
+    assert 0 < resent[-1] == resent[round(6 * way_s / 0.05)]
+    pipe.run(4 * way_s)
+    assert pipe.got["b", 1] == pipe.sent["a", 1]
+
+
 def test_a_server_that_is_away_costs_a_frame_each_second() -> None:
     pipe = Pipe(0, loss=1.0)
     for _ in range(5_000):
@@ -215,10 +229,10 @@ def test_a_receiver_that_restarts_gets_all_that_its_last_incarnation_did_not(see
 
 def test_a_server_that_is_back_gets_what_waits_as_soon_as_it_is_heard() -> None:
     channels = PeerChannels(1)
-    channels.receive("b", encode_frame(Frame(1, False, 1, 1, [], 0, 0)), 0.0)
+    channels.receive("b", encode_frame(PeerFrame(1, False, 1, 1, [], 0, 0)), 0.0)
     channels.send("b", b"one")
     channels.poll(0.0)
-    channels.receive("b", encode_frame(Frame(2, False, 1, 1, [], 0, 0)), 0.1)
+    channels.receive("b", encode_frame(PeerFrame(2, False, 1, 1, [], 0, 0)), 0.1)
     [(_, frame)] = channels.poll(0.1)
     assert PeerChannels(2).receive("a", frame, 0.1) == [b"one"]
 
@@ -248,9 +262,9 @@ def test_bytes_that_wait_are_limited_too() -> None:
 
 def test_a_frame_that_comes_before_its_turn_is_dropped_and_waited_for() -> None:
     channels = PeerChannels(1)
-    second = encode_frame(Frame(1, False, 1, 2, [b"2"], 0, 0))
+    second = encode_frame(PeerFrame(1, False, 1, 2, [b"2"], 0, 0))
     assert channels.receive("a", second, 0.0) == []
-    first = encode_frame(Frame(1, False, 1, 1, [b"1", b"2", b"3"], 0, 0))
+    first = encode_frame(PeerFrame(1, False, 1, 1, [b"1", b"2", b"3"], 0, 0))
     assert channels.receive("a", first, 0.0) == [b"1", b"2", b"3"]
     assert channels.receive("a", second, 0.0) == []
 
@@ -261,12 +275,12 @@ def test_numbers_that_would_break_the_own_frames_are_refused() -> None:
         data = msgspec.msgpack.encode([1, False, *numbers, [b"x"], 0, 0])
         assert channels.receive("a", data, 0.0) == []
     assert channels.refused == 4
-    largest = encode_frame(Frame(1, False, 1 << 62, 1 << 62, [b"x", b"y"], 0, 0))
+    largest = encode_frame(PeerFrame(1, False, 1 << 62, 1 << 62, [b"x", b"y"], 0, 0))
     assert channels.receive("a", largest, 0.0) == [b"x", b"y"]
     assert len(channels.poll(1.0)) == 1
 
 
-def frames_of(polled: list[tuple[str, bytes]]) -> list[Frame]:
+def frames_of(polled: list[tuple[str, bytes]]) -> list[PeerFrame]:
     return [frame for _, data in polled if (frame := decode_frame(data)) is not None]
 
 
@@ -352,9 +366,11 @@ def test_acknowledgements_of_what_was_never_sent_change_nothing() -> None:
     channels.send("b", b"one")
     channels.poll(0.0)
     for ack_incarnation, acked in ((7, 5), (6, 1), (7, 0), (7, 1 << 60)):
-        channels.receive("b", encode_frame(Frame(1, False, 1, 1, [], ack_incarnation, acked)), 0.0)
+        channels.receive(
+            "b", encode_frame(PeerFrame(1, False, 1, 1, [], ack_incarnation, acked)), 0.0
+        )
         assert channels.waiting("b") == 1
-    channels.receive("b", encode_frame(Frame(1, False, 1, 1, [], 7, 1)), 0.0)
+    channels.receive("b", encode_frame(PeerFrame(1, False, 1, 1, [], 7, 1)), 0.0)
     assert channels.waiting("b") == 0
 
 

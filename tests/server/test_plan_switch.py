@@ -140,3 +140,27 @@ def test_a_stream_comes_from_a_server_whose_orders_do_not_name_its_topic() -> No
     assert person.session.unacknowledged == 0
     assert site.servers["e0"].counts["streams_claimed"] == 1
     assert site.servers["e1"].counts["mesh_refused"] == 0
+
+
+def test_claims_that_were_put_off_are_repeated_though_much_is_under_way() -> None:
+    """Servers a second away and back hear of a plan at different times, under load."""
+    network = Network(delay_s=lambda *pair: 0.002 if any(one[0] == "c" for one in pair) else 0.5)
+    made = RandomSite(3, edges=6, clients=16, topics=6, spool=1_000, delegated=0.0, network=network)
+    made.start()
+    waits, at, seen = list[float](), dict[Identity, float](), 0
+    for revision in (1, 2):
+        if revision == 2:
+            for stream in made.targets:
+                made.targets[stream] = made.rng.choice(made.edge_names)
+            orders = made.orders(revision)
+            for server in made.site.servers.values():
+                made.site.later(5 * made.rng.random(), partial(server.obey, orders))
+        for _ in range(1_000):
+            made.publish_some(1, pause_s=0.008)
+            at[made.published[-1]] = made.site.now
+            for _, topic, who, _, number in made.site.processed[seen:]:
+                waits.append(made.site.now - at.get((topic, who, number), made.site.now))
+            seen = len(made.site.processed)
+    assert len(waits) > 1_900
+    # the last server has the plan after 5 s; then a claim takes one or two trips there and back
+    assert max(waits) < 7.5

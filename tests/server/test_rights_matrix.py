@@ -12,9 +12,9 @@ import pytest
 
 from nearcast.server.broker_messages import Copies
 from nearcast.server.mesh_messages import (
+    HomeNotice,
     Manages,
     MeshMessage,
-    Notice,
     Notices,
     Resume,
     Undelivered,
@@ -91,7 +91,8 @@ class Site:
                 for row in server.publications
             ),
             "subscribed": sum(
-                "one" in self.node(name).subscribers.subscribers(TOPIC) for name in ("e1", "e2")
+                "one" in self.node(name).subscribers.table.subscribers(TOPIC)
+                for name in ("e1", "e2")
             ),
             "heard": len(self.client.notified),
             "topics": len(broker.broker.topics) - 1,
@@ -174,7 +175,7 @@ def _resume_asked_by_its_home(site: Site) -> None:
 
 
 def _notified_by_a_broker(site: Site) -> None:
-    site.say("e2", "e1", Notices((Notice(encode_notify(_notify()), ("one",)),)))
+    site.say("e2", "e1", Notices((HomeNotice(encode_notify(_notify()), ("one",)),)))
 
 
 def _notified_by_another_home(site: Site) -> None:

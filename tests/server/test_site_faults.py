@@ -9,14 +9,14 @@ import pytest
 from nearcast.server.broker_messages import Advance, Copies, CopyNack
 from nearcast.server.mesh_messages import (
     Hello,
+    HomeNotice,
     Manages,
     MeshMessage,
-    Notice,
     Notices,
     Undelivered,
     encode_mesh,
 )
-from nearcast.server.peer_channel import Frame, encode_frame
+from nearcast.server.peer_channel import PeerFrame, encode_frame
 from nearcast.server.publisher_messages import Forward, ForwardAck, ForwardBusy, ForwardNack
 from nearcast.server.subscriber_messages import (
     Subscribers,
@@ -128,7 +128,7 @@ def test_a_home_that_restarts_is_no_longer_told_of_clients_that_went_away(seed: 
     cloud = made.site.servers["cloud"].node
     assert cloud is not None
     for topic, subscribers in made.subscribers.items():
-        assert set(cloud.subscribers.subscribers(topic)) == set(subscribers) - {name}
+        assert set(cloud.subscribers.table.subscribers(topic)) == set(subscribers) - {name}
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -172,8 +172,8 @@ def test_frames_between_servers_stay_in_proportion_on_a_bad_network() -> None:
     assert bad.site.frames <= 2 * good.site.frames
 
 
-def notice(payload: bytes, *clients: str, topic: str = "t0") -> Notice:
-    return Notice(encode_notify(Notify(topic, "p", 1, 1, True, 0, payload, 1, 1, 1)), clients)
+def notice(payload: bytes, *clients: str, topic: str = "t0") -> HomeNotice:
+    return HomeNotice(encode_notify(Notify(topic, "p", 1, 1, True, 0, payload, 1, 1, 1)), clients)
 
 
 WRONG: list[MeshMessage] = [
@@ -197,7 +197,7 @@ WRONG: list[MeshMessage] = [
     Undelivered("c0", (b"", b"\x00", b"rubbish")),
     Undelivered("nobody", (b"\x00",)),
     Notices((notice(b"x", "c0"), notice(b"", "c0", "nobody", topic=""))),
-    Notices((Notice(b"rubbish", ("c0",)),)),
+    Notices((HomeNotice(b"rubbish", ("c0",)),)),
     Notices((notice(bytes(5_000), "c0"),)),
     SubscribersKnown(-1),
     Subscribers("t0", (("nobody", float("nan"), float("inf")),), complete=False),
@@ -219,13 +219,13 @@ def test_whatever_comes_over_the_mesh_a_server_goes_on(victim: str) -> None:
     for data in garbage:
         server.on_mesh("e1", data)
     # as if the other edge server had restarted and sent all that
-    server.on_mesh("e1", encode_frame(Frame(2, False, 1, 1, list(contents), 0, 0)))
+    server.on_mesh("e1", encode_frame(PeerFrame(2, False, 1, 1, list(contents), 0, 0)))
     made.site.run(1.0)
     assert node.counts["mesh_refused"] >= len(garbage)
     refused = [one for one in server.incidents if one.event == "mesh_refused"]
     assert len(refused) == node.counts["mesh_refused"]
     assert {one.fields["server"] for one in refused} == {"e1"}
-    server.on_mesh("nobody", encode_frame(Frame(1, False, 1, 1, [encode_mesh(WRONG[0])], 0, 0)))
+    server.on_mesh("nobody", encode_frame(PeerFrame(1, False, 1, 1, [encode_mesh(WRONG[0])], 0, 0)))
     assert node.counts["mesh_rejected_unknown_server"] == 1
     made.site.servers["e1"].kill()
     made.site.servers["e1"].restart()

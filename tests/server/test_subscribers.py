@@ -33,11 +33,11 @@ def test_a_client_between_two_homes_is_told_of_by_both_until_one_withdraws() -> 
     assert known.homes_of("t", "a") == ("e1", "e2")
     known.on_unsubscribed("e1", Unsubscribed("t", ("a",)))
     assert known.homes_of("t", "a") == ("e2",)
-    assert list(known.subscribers("t")) == ["a"]
+    assert list(known.table.subscribers("t")) == ["a"]
     known.on_unsubscribed("e1", Unsubscribed("t", ("a",)))
-    assert list(known.subscribers("t")) == ["a"]
+    assert list(known.table.subscribers("t")) == ["a"]
     known.on_unsubscribed("e2", Unsubscribed("t", ("a",)))
-    assert list(known.subscribers("t")) == []
+    assert list(known.table.subscribers("t")) == []
 
 
 def test_a_complete_list_replaces_what_its_home_told_and_nothing_else() -> None:
@@ -45,7 +45,7 @@ def test_a_complete_list_replaces_what_its_home_told_and_nothing_else() -> None:
     known.on_subscribers("e1", told("t", "a", "b"))
     known.on_subscribers("e2", told("t", "c"))
     known.on_subscribers("e1", told("t", "b", "d", complete=True))
-    assert sorted(known.subscribers("t")) == ["b", "c", "d"]
+    assert sorted(known.table.subscribers("t")) == ["b", "c", "d"]
 
 
 def test_a_home_that_began_anew_is_forgotten() -> None:
@@ -54,7 +54,7 @@ def test_a_home_that_began_anew_is_forgotten() -> None:
         known.on_subscribers("e1", told(topic, "a"))
     known.on_subscribers("e2", told("u", "a"))
     known.forget_home("e1")
-    assert list(known.subscribers("t")) == []
+    assert list(known.table.subscribers("t")) == []
     assert known.homes_of("u", "a") == ("e2",)
 
 
@@ -62,8 +62,8 @@ def test_places_follow_moves_of_known_clients() -> None:
     known = SubscriberDirectory()
     known.on_subscribers("e1", told("t", "a", "b"))
     known.on_moved("e1", Moved((("a", 50.0, 50.0), ("nobody", 0.0, 0.0))))
-    assert known.nearest("t", 50.0, 50.0, 5) == ["a", "b"]
-    assert known.within("t", 0.0, 0.0, 10.0) == ["b"]
+    assert known.table.nearest("t", 50.0, 50.0, 5) == ["a", "b"]
+    assert known.table.within("t", 0.0, 0.0, 10.0) == ["b"]
 
 
 def test_what_a_client_does_not_ask_for_again_in_a_new_session_ends() -> None:
@@ -144,29 +144,29 @@ def test_a_client_that_left_is_remembered_for_a_while() -> None:
 def test_what_was_found_for_a_topic_is_found_anew_when_a_subscriber_has_another_home() -> None:
     directory = SubscriberDirectory()
     directory.on_subscribers("e1", Subscribers("t", (("car", 0.0, 0.0),), complete=False))
-    before = directory.everyone("t")
+    before = directory.table.everyone("t")
     directory.on_subscribers("e2", Subscribers("t", (("car", 0.0, 0.0),), complete=False))
-    assert directory.everyone("t") is not before
+    assert directory.table.everyone("t") is not before
     assert directory.by_home("t", ["car"]) == {"e1": ["car"], "e2": ["car"]}
 
 
 def test_patterns_and_topics_make_one_audience() -> None:
     directory = SubscriberDirectory()
     directory.on_subscribers("e1", Subscribers("city/#", (("a", 0.0, 0.0),), complete=False))
-    assert directory.everyone("city/north").clients == ("a",)
+    assert directory.table.everyone("city/north").clients == ("a",)
     directory.on_subscribers(
         "e2", Subscribers("city/north", (("a", 0.0, 0.0), ("b", 3.0, 4.0)), complete=False)
     )
     directory.on_subscribers("e1", Subscribers("+/north", (("c", 9.0, 9.0),), complete=False))
-    assert set(directory.everyone("city/north").clients) == {"a", "b", "c"}
-    assert set(directory.subscribers("city/south")) == {"a"}
-    assert directory.within("city/north", 0.0, 0.0, 5.0) == ["a", "b"]
+    assert set(directory.table.everyone("city/north").clients) == {"a", "b", "c"}
+    assert set(directory.table.subscribers("city/south")) == {"a"}
+    assert directory.table.within("city/north", 0.0, 0.0, 5.0) == ["a", "b"]
     assert directory.by_home("city/north", ["a", "c"]) == {"e2": ["a"], "e1": ["a", "c"]}
     directory.on_unsubscribed("e1", Unsubscribed("city/#", ("a",)))
-    assert set(directory.everyone("city/north").clients) == {"a", "b", "c"}
+    assert set(directory.table.everyone("city/north").clients) == {"a", "b", "c"}
     directory.on_unsubscribed("e2", Unsubscribed("city/north", ("a",)))
-    assert set(directory.everyone("city/north").clients) == {"b", "c"}
+    assert set(directory.table.everyone("city/north").clients) == {"b", "c"}
     directory.forget_home("e1")
-    assert set(directory.everyone("city/north").clients) == {"b"}
+    assert set(directory.table.everyone("city/north").clients) == {"b"}
     assert directory.is_known("city/north", "e2", "b")
     assert not directory.is_known("city/north", "e1")

@@ -5,11 +5,8 @@ from __future__ import annotations
 import base64
 import json
 import shlex
-import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -30,6 +27,7 @@ from nearcast.testing.local_kafka import LocalKafka
 from nearcast.testing.ports import closed_port
 from shown_commands import in_help, in_pages, with_verb
 from small_site.making import metrics_of, until
+from small_site.services import working
 
 FIELD = {"field_km": [0, 0, 20, 20]}
 
@@ -62,27 +60,6 @@ def read_all(bootstrap: str, topic: str, wanted: int, within_s: float = 60.0) ->
 def number(server: Standalone, name: str) -> float:
     """Return what a server says of itself and Kafka."""
     return sum(metrics_of(server.http_port)[f"nearcast_kafka_{name}"].values())
-
-
-@contextmanager
-def working(service: EventService | AlertBridge) -> Iterator[None]:
-    """Run a service in a thread while the block runs; its error is the test's."""
-    ended, problems = threading.Event(), []
-
-    def work() -> None:
-        try:
-            service.run(ended.is_set)
-        except Exception as error:
-            problems.append(error)
-
-    thread = threading.Thread(target=work, daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        ended.set()
-        thread.join(60)
-    assert problems == []
 
 
 def test_what_is_acknowledged_while_kafka_is_away_and_a_server_is_killed_arrives_there(
@@ -309,3 +286,10 @@ def test_the_commands_of_the_page_run(
         for line in lines:
             answer = run(*shlex.split(line.replace("127.0.0.1:9092", kafka.bootstrap))[1:])
             assert answer.code == 0, (line, answer.err)
+
+
+def test_what_goes_with_kafka_wants_it(run: Run) -> None:  # noqa: F811
+    for option in ("--kafka-prefix", "--kafka-events"):
+        answer = run("serve", "standalone", "--data", "broker", option, "x")
+        assert answer.code == 2
+        assert "want --kafka HOST:PORT" in answer.err

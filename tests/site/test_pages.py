@@ -156,6 +156,7 @@ def test_no_command_of_a_site_is_left_out() -> None:
     run_here += block_with(SITE, "IceWarning") + block_with(README, UP)
     run_here += block_with(SITE, "serve standalone") + block_with(SITE, "--data broker --out")
     run_here += block_with(SITE, "nearcast processors") + block_with(KEYS, "client enrol")
+    run_here += block_with(FLOWS, "flow camera")
     run_here += block_with(FILTERS, "--where") + block_with(AREAS, "--area")  # by test_terms
     in_texts = ("up", "client", "client enrol", "serve", "serve standalone", "status")
     run_here += [line for verb in in_texts for line in in_help()[verb]]
@@ -210,11 +211,17 @@ def test_the_flow_of_the_flows_page_runs_moves_and_stops(shell: Shell) -> None:
         shell.type(command)
     assert "flow 'people' runs" in shell.type(run)
     until(lambda: "0..100 %" in shell.type(show), "the servers have reported", 60)
+    listen, publish = block_with(FLOWS, "flow camera")
+    shell.check_heard('"publisher": "flow:people/recognise@cloud"', listen, [publish])
     assert "hands 0..50 % of 'count' over to 0" in shell.type(move)
-    until(lambda: "0..50 %" in shell.type(show), "the part has moved", 60)
+    until(lambda: "0..50 %" in shell.type(show), "the part is on its way", 60)
     save, _plan = block_with(FLOWS, "--flows flows.json")  # plans: tests/test_commands.py
-    (flow,) = json.loads(shell.type(save))["flows"]
-    assert {one["server"] for one in flow["components"]["count"]["places"]} >= {"cloud", "0"}
+
+    def has_moved() -> bool:
+        (flow,) = json.loads(shell.type(save))["flows"]
+        return {one["server"] for one in flow["components"]["count"]["places"]} >= {"cloud", "0"}
+
+    until(has_moved, "both servers have reported their parts", 60)
     assert "flow 'people' ends" in shell.type(stop)
     assert "no flow runs" in shell.type(show)
 

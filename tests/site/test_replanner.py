@@ -19,6 +19,7 @@ from nearcast.domain.traffic import Traffic
 from nearcast.errors import ConfigError, NearcastError, OutputError, PipelineError
 from nearcast.links import http_client
 from nearcast.pipeline import recent_traffic
+from nearcast.planning.switching import weigh_new_plan
 from nearcast.site import replanner
 from nearcast.site.plan_access import ManagerAccess
 from nearcast.site.replan_rounds import ReplanRound, RoundsFolder
@@ -49,6 +50,7 @@ class Site:
     homes: dict[str, str] = field(default_factory=dict)
     posted: list[dict[str, Any]] = field(default_factory=list)
     refuses: Exception | None = None
+    flows: list[dict[str, Any]] = field(default_factory=list)
 
     def ask(self, url: str, body: Any = None, token: str | None = None, **_: Any) -> Any:
         if self.refuses is not None:
@@ -58,6 +60,8 @@ class Site:
             switch = {"streams": 2, "pause_p50_s": 0.01, "pause_p99_s": 0.02}
             return {"revision": 5, "servers": [{"id": "e1", "revision": 5}], "switch": switch}
         assert token == "secret"
+        if path == "/flows":
+            return self.flows
         if path == "/plans":
             self.posted.append(body)
             scenario = read_scenario(Path(body["scenario"]))
@@ -147,6 +151,29 @@ def test_a_client_that_moved_gets_another_home_and_all_others_keep_theirs(site: 
     assert not again.switched
     assert again.moved_clients == 0
     assert again.cost_before == pytest.approx(again.cost_after)
+
+
+def test_what_flows_use_where_they_are_now_is_planned_around(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = [{"low": 0, "high": 1 << 62}]
+    spools: list[list[float]] = []
+
+    def weigh(present: Any, *given: Any) -> Any:
+        spools.append([1e9 - float(one) for one in present.planned.servers.storage])
+        assert present.planned.servers.storage.tolist() == present.known.servers.storage.tolist()
+        return weigh_new_plan(present, *given)
+
+    monkeypatch.setattr(replanner, "weigh_new_plan", weigh)
+    rounds = make(site).rounds(Event())
+    places_km, servers = [(1.0, 0.1), (0.0, 0.1)], ["e2", "e1"]
+    for place, server in zip(places_km, servers, strict=True):  # LASR has moved it between rounds
+        held = {"server": server, "parts": whole}
+        component = {"inputs": ["road"], "output": "seen", "places": [held]}
+        site.flows = [{"name": "f", "sources": ["road"], "components": {"c": component}}]
+        site.traffic = replace(TRAFFIC, places_km={"car": place})
+        assert next(rounds).switched
+    assert spools == [[0.0, 100_000.0], [100_000.0, 0.0]]  # the second not by both
 
 
 def test_what_does_not_pay_is_left_alone(site: Site) -> None:

@@ -209,8 +209,12 @@ def test_a_server_that_dies_by_itself_is_started_again(live: LiveSite) -> None:
     until(lambda: health(live, "cloud") == "ok", "it is back")
 
 
-def test_what_servers_write_is_their_users_alone(live: LiveSite) -> None:
-    """Messages, orders and the manager's database among it."""
-    written = list((live.site.folder / "data").rglob("*"))
-    assert {"spool", "manager.db", "orders.msgpack"} <= {path.name for path in written}
-    assert [path for path in written if path.stat().st_mode & 0o077] == []
+def test_what_a_site_writes_is_its_users_alone(live: LiveSite) -> None:
+    """Messages, orders, configurations and the manager's database among it."""
+    folder = live.site.folder
+    written = [one for one in folder.rglob("*") if one.is_file() and one.suffix != ".lock"]
+    written = [*written, *(folder / "data").rglob("*")]
+    names = {"spool", "manager.db", "orders.msgpack", "e1.toml", "site.json", "token"}
+    assert names <= {path.name for path in written}
+    opened = [path for path in written if path.stat().st_mode & 0o077]
+    assert opened == [folder / "lock"]

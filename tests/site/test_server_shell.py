@@ -120,6 +120,20 @@ def test_a_bug_in_one_event_is_counted_and_logged_and_the_server_goes_on(
     assert "RuntimeError: a bug" in line["error"]
 
 
+def test_what_parts_refuse_is_in_the_metrics(tmp_path: Path) -> None:
+    async def live() -> None:
+        server = LiveServer(_cloud(tmp_path), MemoryHub().link("cloud"), b"k" * 32)
+        await server.start()
+        server._on_mesh("e1", b"no frame")
+        server.node.processor_refused["too_far"] += 2
+        text = server.metrics.text().decode()
+        await server.stop()
+        assert 'nearcast_mesh_frames_refused_total{server="cloud"} 1\n' in text
+        assert 'nearcast_processor_refused_total{server="cloud",reason="too_far"} 2\n' in text
+
+    asyncio.run(live())
+
+
 def test_a_long_pause_of_the_loop_or_the_disk_is_logged(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:

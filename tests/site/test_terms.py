@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import random
 import re
 import shlex
@@ -19,7 +20,7 @@ from click.testing import CliRunner
 from shapely.geometry import Point
 
 from nearcast.cli.main import nearcast
-from nearcast.errors import ConfigError, NearcastError, WireError
+from nearcast.errors import AreaError, ConfigError, NearcastError, WireError
 from nearcast.sdk import Client
 from nearcast.sdk.credentials import Credentials, load_credentials, save_credentials
 from nearcast.server.processor_rules import ProcessorRule
@@ -250,6 +251,112 @@ def test_areas_work_on_a_real_server_while_clients_move(tmp_path: Path) -> None:
         assert heard == {"bus": ["0", "3", "end"], "bike": ["0", "2", "end"]}
 
     asyncio.run(with_server(StandaloneFolder(tmp_path / "broker"), ["car", "bus", "bike"], work))
+
+
+def around(corners: int) -> dict[str, Any]:
+    """Return a polygon with many corners."""
+    turns = [2 * math.pi * number / corners for number in range(corners)]
+    ring = [[round(math.cos(one), 6), round(math.sin(one), 6)] for one in turns]
+    return {"type": "Polygon", "coordinates": [[*ring, ring[0]]]}
+
+
+def corridor(*route: tuple[float, float]) -> dict[str, Any]:
+    geometry = {"type": "LineString", "coordinates": route}
+    return {"type": "Feature", "geometry": geometry, "properties": {"width_km": 0.1}}
+
+
+BAD_AREAS = (
+    ("POLYGON ((0 0, 2 2, 2 0, 0 2, 0 0))", "crosses itself"),
+    ("POLYGON EMPTY", "the POLYGON is empty"),
+    ({"type": "Polygon", "coordinates": [[[0, 0], [1, math.nan], [1, 1]]]}, "is nan"),
+    (corridor((1, 1)), "two different points"),
+    (corridor((1, 1), (1, 1)), "two different points"),
+    (around(10_000), "at most"),
+)
+BAD_DEGREES = (
+    ("POLYGON ((11 89, 12 89, 11 89.5))", "too near to a pole"),
+    ("POLYGON ((179 48, -179 48, 179 49))", "crosses the date line"),
+    ("POLYGON ((11 48, 200 48, 11 49))", "is not a longitude and a latitude"),
+)
+BAD_FILTERS = (
+    *("price <", 'kind = "fuel', "kind == 3", "price < 1 price", "(a = 1", "a = 1)", "1 = a"),
+    *("not", "kind in ()", "has 3", "a = nan", "import os", "a = 1 and", "\0", "a = 1 or " * 64),
+    *("not " * 20 + "a = 1", 'a = "' + "x" * 3_000 + '"'),
+)
+
+
+def test_each_mistake_is_one_error_to_its_sender_and_a_live_server_goes_on(tmp_path: Path) -> None:
+    """Nothing of it reaches the topic, and the sender's session is as before."""
+    heard: list[str] = []
+
+    async def work(enrolled: list[Credentials]) -> None:
+        car, degrees, bus = enrolled
+        async with AsyncExitStack() as stack:
+            sender = await stack.enter_async_context(Client(car, timeout_s=30))
+            far = await stack.enter_async_context(Client(degrees, timeout_s=30, degrees=True))
+            listener = await stack.enter_async_context(Client(bus, timeout_s=30))
+            await listener.subscribe("t")
+            for client, area, problem in (
+                *((sender, *one) for one in BAD_AREAS),
+                *((far, *one) for one in BAD_DEGREES),
+            ):
+                with pytest.raises((AreaError, WireError), match=problem):
+                    await client.subscribe("t", area=area)
+                with pytest.raises((AreaError, WireError), match=problem):
+                    await client.publish("t", "bad", area=area)
+            for where in BAD_FILTERS:
+                with pytest.raises(WireError, match=r"^t: filter, |^\d"):
+                    await sender.subscribe("t", where=where)
+            for place in ((math.nan, 1.0), (1e12, 0.0), (math.inf, 0.0)):
+                with pytest.raises(WireError):
+                    await sender.publish("t", "bad", position=place)
+                with pytest.raises(WireError):
+                    sender.report(*place)
+            await sender.publish_and_wait("t", "end", area=circle(0.0, 0.0, nearest=2))
+            while "end" not in heard:
+                found = await listener.next_notification()
+                assert found is not None
+                heard.append(found.text)
+
+    folder = StandaloneFolder(tmp_path / "broker")
+    names, plane = ["car", "far", "bus"], SitePlane(48.0, 11.4)
+    asyncio.run(with_server(folder, names, work, plane=plane))
+    assert heard == ["end"]
+
+
+def circle(x_km: float, y_km: float, **properties: object) -> dict[str, Any]:
+    geometry = {"type": "Point", "coordinates": [x_km, y_km]}
+    return {"type": "Feature", "geometry": geometry, "properties": {"radius_km": 9, **properties}}
+
+
+def test_the_nearest_are_told_on_a_real_server_while_they_move(tmp_path: Path) -> None:
+    heard: dict[str, list[str]] = {}
+
+    async def work(enrolled: list[Credentials]) -> None:
+        async with AsyncExitStack() as stack:
+            people = [
+                await stack.enter_async_context(Client(one, timeout_s=30)) for one in enrolled
+            ]
+            sender, *taxis = people
+            for one in taxis:
+                await one.subscribe("taxis")
+            for number, places in enumerate(((1, 2, 3), (3, 1, 2), (5, 4, 20))):
+                for one, x_km in zip(taxis, places, strict=True):
+                    one.report(float(x_km), 0.5, at_once=True)
+                    await one.echo()  # its home has seen the report
+                area = circle(0.5, 0.5, nearest=2)
+                await sender.publish_and_wait("taxis", str(number), area=area)
+            await sender.publish_and_wait("taxis", "end")
+            for one in taxis:
+                texts = heard.setdefault(one.name, [])
+                while "end" not in texts:
+                    found = await one.next_notification()
+                    assert found is not None
+                    texts.append(found.text)
+
+    names = ["car", "a", "b", "c"]
+    asyncio.run(with_server(StandaloneFolder(tmp_path / "broker"), names, work))
+    assert heard == {"a": ["0", "2", "end"], "b": ["0", "1", "2", "end"], "c": ["1", "end"]}
 
 
 def test_a_collision_alerts_vehicles_in_its_area_on_a_real_server(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from random import Random
 
 import pytest
@@ -12,7 +13,7 @@ from nearcast.spool.frames import FrameKind, scan
 from nearcast.spool.log import SpoolLog, SpoolSettings
 from nearcast.spool.recovery import Recovery, recover
 from nearcast.spool.segments import ENDS_FILE, SegmentName, encode_end, read_ends
-from nearcast.testing.fake_disk import FakeDisk
+from nearcast.testing.fake_disk import FakeDisk, PowerCutError
 
 RECORDS = tuple(f"record {number:02d} ".encode() * 2 for number in range(20))
 SETTINGS = SpoolSettings(segment_bytes=1 << 13)
@@ -72,6 +73,51 @@ def test_a_missing_end_is_reported_wherever_it_begins(fault: str, how: str) -> N
         again = recover(disk)
         assert records_of(again) == [*records, b"after"]
         assert not again.damages
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_what_is_given_after_a_damage_is_above_all_that_was_given_before(fault: str) -> None:
+    clean, end = FakeDisk(1), 0
+    for start in range(3):
+        log = SpoolLog.open(clean, SETTINGS)
+        if start:
+            end = log.recovered.state.topics["t"].end
+        for ticket in range(3):
+            end += 1
+            log.append(Group(ticket, (TopicChange("t", (b"one",), 9, end=end),)))
+            log.commit()
+        log.close()
+    name, stop = newest(clean)
+    for at in range(stop):
+        disk = clean.copy(at)
+        FAULTS[fault](disk, name, at, stop)
+        found = SpoolLog.open(disk, SETTINGS).recovered
+        if "t" in found.state.topics:
+            assert found.state.topics["t"].end > end
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_damage_is_told_though_the_power_goes_at_any_step_of_the_start_that_finds_it(
+    fault: str,
+) -> None:
+    clean = FakeDisk(1)
+    write(clean, RECORDS, "closed")
+    name, end = newest(clean)
+    FAULTS[fault](clean, name, 1, end)
+    told_at_once = 0
+    for steps in range(1, 40):
+        disk = clean.copy(steps)
+        disk.cut_power_in(steps)
+        with suppress(PowerCutError):
+            # told and killed before it has sealed: it may not have been heard
+            told_at_once += bool(SpoolLog.open(disk, SETTINGS).recovered.damages)
+        disk.restart()
+        log = SpoolLog.open(disk, SETTINGS)
+        assert log.recovered.damages
+        log.seal()  # that it was heard
+        log.close()
+        assert not SpoolLog.open(disk, SETTINGS).recovered.damages
+    assert 20 < told_at_once < 39
 
 
 @pytest.mark.parametrize("seed", range(200))
@@ -139,6 +185,7 @@ def test_a_segment_that_is_gone_is_reported() -> None:
     assert {one.segment for one in recover(disk).damages} >= {name}
     log = SpoolLog.open(disk, SETTINGS)
     assert not records_of(log.recovered)
+    log.seal()
     assert not recover(disk).damages
 
 

@@ -79,3 +79,20 @@ def test_inits_that_were_overheard_and_sent_again_do_not_count() -> None:
         server.sessions.receive([(init, (f"66.{n}.0.1", 1))], world.now)
     server.sessions.flush(world.now)
     assert _opened(world, server, key, uses=True, cookie=True) == _AT_ONCE
+
+
+def test_who_got_a_cookie_late_does_not_wait_long_when_its_next_init_is_lost() -> None:
+    """In a flood most INITs are lost: few tries are left for the second one."""
+    world = World(1)
+    server = world.add_server()
+    server.sessions.handshakes.is_flooded = True
+    key = world.random.randbytes(32)
+    handshake = ClientHandshake(key, server.home, world.random.randbytes, world.settings, 0.0)
+    for _ in range(6):
+        init = handshake.write_init(Init(1), world.now).data
+    assert handshake.due > world.now + 4.0
+    server.sessions.receive([(init, ("66.0.0.1", 1))], world.now)
+    handshake.read_cookie(server.sessions.flush(world.now)[0].data, world.now)
+    assert handshake.due == world.now
+    handshake.write_init(Init(1), world.now)
+    assert handshake.due < world.now + 2 * world.settings.first_retry_s

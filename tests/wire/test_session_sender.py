@@ -89,3 +89,22 @@ def test_a_session_that_is_forgotten_or_confirmed_is_not_looked_at() -> None:
     assert sender.flush(sender.next_wakeup()) == []
     assert sender.next_wakeup() == float("inf")
     assert gone.looks == confirmed.looks == 0
+
+
+def test_a_session_with_nothing_due_is_not_gone_through() -> None:
+    sender, receiver = SessionSender(WireSettings()), Receiver(7)
+    tell(sender, [receiver], 0.0)
+    due = sender.next_wakeup()
+    receiver.told_at = due - WAIT_S / 2  # the first was confirmed, and there is a later one
+    assert sender.flush(due) == []
+    assert receiver.looks == 0
+    assert len(sender.flush(sender.next_wakeup())) == 1
+
+
+def test_all_sessions_that_were_told_together_are_told_again() -> None:
+    sender, receivers = SessionSender(WireSettings()), [Receiver(index) for index in range(1_000)]
+    tell(sender, receivers, 0.0)
+    due = sender.next_wakeup()
+    assert sender.unconfirmed() == 1_000
+    assert len(sender.flush(due)) == 1_000
+    assert sender.next_wakeup() >= due + WAIT_S

@@ -18,6 +18,7 @@ from nearcast.wire.actions import (
     HomeUnreachable,
     SessionOpened,
 )
+from nearcast.wire.framing import PATIENT_HEADER, SEALED_HEADER
 from nearcast.wire.limits import payload_limit
 from nearcast.wire.messages import CloseReason, Notify, Report
 from nearcast.wire.settings import WireSettings
@@ -161,6 +162,36 @@ def test_a_lost_notification_comes_again_soon_after_the_next_one_has_shown_the_g
     assert client.notified == [("alerts", 2, 0)]
     world.run(0.02 + 2 * world.network.most_delay_s)
     assert client.notified == [("alerts", 2, 0), ("alerts", 1, 0)]
+
+
+def test_only_receipts_that_have_waited_and_tell_of_no_loss_are_marked_as_patient() -> None:
+    world = World(8)
+    server = world.add_server()
+    client = world.add_client("car", server.home)
+    world.run(1.0)
+
+    def marks(seconds: float) -> set[bytes]:
+        start = len(world.seen)
+        world.run(seconds)
+        return {data[:2] for data, to in world.seen[start:] if to == server.home.address}
+
+    assert marks(0.5) <= {SEALED_HEADER}  # reports
+    server.sessions.notify("car", [_notification(1)])
+    assert marks(0.3) == {PATIENT_HEADER}
+    for number in range(2, 60):
+        server.sessions.notify("car", [_notification(number, payload=bytes(900))])
+    assert SEALED_HEADER in marks(0.05)  # the server may wait for room
+    world.run(0.3)
+    world.network.loss = 1.0
+    server.sessions.notify("car", [_notification(60)])
+    world.run(0.002)
+    world.network.loss = 0.0
+    server.sessions.notify("car", [_notification(61)])
+    assert marks(0.05) == {SEALED_HEADER}  # of the gap
+    server.sessions.notify("car", [_notification(62)])
+    world.run(0.003)
+    client.publish_next("t")
+    assert marks(0.002) == {SEALED_HEADER}  # what travels along does not make others wait
 
 
 def test_after_one_loss_a_fast_row_of_notifications_is_not_repeated() -> None:

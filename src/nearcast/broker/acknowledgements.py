@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from nearcast.broker.actions import Ack, Actions, CopyAck, Refusal
+from nearcast.broker.actions import Ack, Actions, CopiesDurable, Refusal
 from nearcast.broker.recall import recall
 from nearcast.broker.sequence_gate import SequenceGate, Stream, Verdict
 from nearcast.broker.topic_spool import TopicSpool
@@ -140,6 +140,6 @@ class Acknowledgements:
             if stream is None or stream.durable is None:
                 continue
             if stream.durable != told:
-                actions.copy_acks.append(CopyAck(server, self._topic, stream.durable))
+                actions.copy_acks.append(CopiesDurable(server, self._topic, stream.durable))
                 if (publisher, server) in self._owed:
                     self._owed[publisher, server] = stream.durable

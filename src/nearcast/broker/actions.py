@@ -19,8 +19,8 @@ __all__ = [
     "Ack",
     "Actions",
     "Ask",
+    "CopiesDurable",
     "Copy",
-    "CopyAck",
     "Deny",
     "Nack",
     "Refusal",
@@ -43,7 +43,7 @@ class Ack(NamedTuple):
     """On how many servers they are durable."""
 
 
-class CopyAck(NamedTuple):
+class CopiesDurable(NamedTuple):
     """Says to a broker that copies messages here how far they are durable."""
 
     to_server: str
@@ -147,7 +147,7 @@ class Actions(msgspec.Struct):
     """For the host of processors; `Broker.on_processed` wants each one's result."""
     notifications: list[OutgoingNotification] = msgspec.field(default_factory=list)
     copies: list[Copy] = msgspec.field(default_factory=list)
-    copy_acks: list[CopyAck] = msgspec.field(default_factory=list)
+    copy_acks: list[CopiesDurable] = msgspec.field(default_factory=list)
     acks: list[Ack] = msgspec.field(default_factory=list)
     claims: list[Ask | Yield | Deny | Taken] = msgspec.field(default_factory=list)
     claimed: int = 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterable
 from heapq import nsmallest
+from itertools import islice
 from math import hypot
 from typing import NamedTuple, Protocol
 
@@ -21,12 +22,19 @@ from nearcast.broker.reaches import SLACK_KM
 from nearcast.broker.selective import SelectiveSubscribers
 from nearcast.geo.place_grid import PlaceGrid
 from nearcast.trust.topic_pattern import is_pattern, matches
-from nearcast.wire.areas import bounds_of
+from nearcast.wire.areas import area_of, bounds_of
 from nearcast.wire.envelope import EMPTY, Envelope
 from nearcast.wire.messages import Notify
 from nearcast.wire.terms import Place, Terms
 
-__all__ = ["OutgoingNotification", "Recipients", "SubscriberLookup", "SubscriberTable", "resolve"]
+__all__ = [
+    "OutgoingNotification",
+    "Recipients",
+    "SubscriberLookup",
+    "SubscriberTable",
+    "nearest_of",
+    "resolve",
+]
 
 _FEW = 64
 """Subscribers that are looked at one by one."""
@@ -100,6 +108,12 @@ class SubscriberLookup(Protocol):
         """Return those of some clients that are in an area or near to it."""
         ...
 
+    def closest(
+        self, topic: str, clients: Iterable[str], envelope: Envelope, place: Place, now_s: float
+    ) -> Iterable[str]:
+        """Return the nearest ones that a message asks for, of clients in its area that want it."""
+        ...
+
     def within(self, topic: str, x_km: float, y_km: float, radius_km: float) -> Iterable[str]:
         """Return the subscribers in a circle, its edge included."""
         ...
@@ -152,6 +166,24 @@ def resolve(
             return Recipients(tuple(client for client in found if client != cause)), ""
         case _:
             raise TypeError(f"{audience!r} is not an audience")
+
+
+def nearest_of(
+    lookup: SubscriberLookup,
+    topic: str,
+    audience: Audience,
+    cause: str,
+    envelope: Envelope,
+    place: Place,
+    now_s: float,
+) -> tuple[Recipients, str]:
+    """Return the same of a message for the nearest: who that is, is decided here and for good.
+
+    A home does not know the clients of the others.
+    """
+    found, left_out = resolve(lookup, topic, audience, cause, envelope, place, now_s)
+    others = [one for one in found.clients if one != left_out]
+    return Recipients(tuple(lookup.closest(topic, others, envelope, place, now_s))), ""
 
 
 class SubscriberTable:
@@ -207,6 +239,39 @@ class SubscriberTable:
         """Return those of some clients that are in an area or near to it, as far as they told."""
         bounds = bounds_of(area, now_s).grown(SLACK_KM)
         return [one for one in self._places.inside(*bounds) if one in clients]
+
+    def closest(
+        self, topic: str, clients: Iterable[str], envelope: Envelope, place: Place, now_s: float
+    ) -> list[str]:
+        """Return the nearest ones that a message asks for, as far as clients told where they are.
+
+        Equally near ones by id. Terms are looked at exactly: who is chosen and does not want the
+        message would take the place of another.
+        """
+        known = [(one, where) for one in clients if (where := self._places.get(one)) is not None]
+        area, nobody = area_of(envelope.area), [None] * len(known)
+        x_km, y_km = area.shape_at(now_s).centre
+        inside = area.selects_each([where for _, where in known], nobody, now_s)
+        by_distance = sorted(
+            (hypot(where[0] - x_km, where[1] - y_km), one)
+            for (one, where), is_inside in zip(known, inside, strict=True)
+            if is_inside
+        )
+        wanting = (one for _, one in by_distance if self._wants(topic, one, envelope, place, now_s))
+        return list(islice(wanting, area.nearest))
+
+    def _wants(
+        self, topic: str, client: str, envelope: Envelope, place: Place, now_s: float
+    ) -> bool:
+        """Tell whether any of a client's subscriptions lets a message through."""
+        return any(
+            client in self._topics.get(name, ())
+            and (
+                (selective := self._selective.get(name)) is None
+                or selective.wants(client, envelope, place, now_s)
+            )
+            for name in self.names(topic)
+        )
 
     def _set_terms(self, topic: str, client: str, terms: tuple[Terms, ...]) -> None:
         selective = self._selective.get(topic)

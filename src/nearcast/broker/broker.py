@@ -55,7 +55,7 @@ class Broker:
         Is told when such a processor runs.
     server
         This server's id, which notifications and claims name.
-    life
+    incarnation
         Another number after each start of the server.
     first_offset
         What the offsets of topics that are new here begin after.
@@ -72,12 +72,12 @@ class Broker:
         make: MakeProcessor = _by_name,
         watch: ProcessorWatch | None = None,
         server: str = "",
-        life: int = 0,
+        incarnation: int = 0,
         first_offset: int = 0,
         tap: Tap = no_tap,
         next_ticket: Callable[[], int] | None = None,
     ) -> None:
-        self._server, self._life, self._first_offset = server, life, first_offset
+        self._server, self._incarnation, self._first_offset = server, incarnation, first_offset
         self._lookup, self._clock, self._make, self._watch = lookup, clock, make, watch
         self._request = 0
         self._groups = DeferredGroups(tap, next_ticket or count(1).__next__)
@@ -124,7 +124,7 @@ class Broker:
             self._next_request,
             self._watch,
             self._server,
-            self._life,
+            self._incarnation,
             self._first_offset,
         )
         actions = Actions()
@@ -158,7 +158,7 @@ class Broker:
     def expire_topic(self, topic: str) -> Actions:
         """Forget a topic that nobody uses; should it come back, its offsets go on rising.
 
-        Thus whoever asks for what came after an offset hears that something is missing, maybe more
+        Thus a home that asks for what came after an offset hears that something is missing, maybe more
         than there was.
         """
         self._first_offset = max(self._first_offset, self.topics[topic].end + GENERATION)

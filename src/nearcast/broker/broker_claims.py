@@ -79,7 +79,7 @@ class BrokerClaims:
             topic.claims.disown()
 
     def on_rumour(self, topic: str) -> None:
-        """Ask for open claims of a topic whoever its settings name by now."""
+        """Ask the brokers that a topic's settings name by now for its open claims."""
         managed = self._topics.get(topic)
         if managed is not None and managed.claims.ownership.claims:
             managed.claims.also_ask(managed.settings.asked)

@@ -150,7 +150,8 @@ class TopicClaims:
 
     def flush(self, past_brokers: Container[str], actions: Actions) -> None:
         """End a pass: claim what it wants, and yield what is durable."""
-        self._ask(self.ownership.take_unsent(), past_brokers, actions)
+        if unsent := self.ownership.take_unsent():
+            self._ask(unsent, past_brokers, actions)
         self.yield_durable(actions)
 
     def repeat(
@@ -326,10 +327,7 @@ class TopicClaims:
     ) -> None:
         """Stop taking messages of streams that another server claims; what is pending goes on.
 
-        Parameters
-        ----------
-        whole
-            It takes the topic over: nothing of it is processed here any more.
+        If it takes the `whole` topic over, nothing of it is processed here any more.
         """
         ownership, denied = self.ownership, dict[Token, list[str]]()
         if whole and token.version >= ownership.least_version:
@@ -342,6 +340,8 @@ class TopicClaims:
                 self.claimers[token.server] = None
                 self._advance(CLAIMED + token.server, 0, 1)
             self._stop(publisher)
+        if whole and not ownership.owes(token.server):
+            self._whole.pop(token.server, None)  # no answer goes there that could carry the state
         for against, losers in denied.items():
             actions.claims.append(Deny(token.server, self._topic, token, tuple(losers), against))
 

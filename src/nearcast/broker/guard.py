@@ -47,6 +47,8 @@ class GuardEvent(StrEnum):
     RESUMED = "resumed"
     MALFORMED = "malformed"
     """It could not use messages; that is not its fault."""
+    REFUSED = "refused"
+    """It could read messages and did not believe or take them; the detail is the reason."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,8 +38,18 @@ _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(list[Notice]).decode
 
 
-def told_clients(audience: Audience, resolved: tuple[str, ...]) -> tuple[str, ...] | None:
-    """Return whom a notice names: also clients that are away now, where they can be known."""
+def told_clients(
+    audience: Audience, resolved: tuple[str, ...], is_chosen: bool
+) -> tuple[str, ...] | None:
+    """Return whom a notice names: also clients that are away now, where they can be known.
+
+    Parameters
+    ----------
+    is_chosen
+        Whether only those were meant who were nearest then.
+    """
+    if is_chosen:
+        return resolved
     if isinstance(audience, AllSubscribers):
         return None
     return audience.clients if isinstance(audience, NamedClients) else resolved

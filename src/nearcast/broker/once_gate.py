@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nearcast.broker.sequence_gate import Verdict, is_well_formed
+from nearcast.broker.sequence_gate import Verdict, is_far_ahead, is_well_formed
 from nearcast.wire.publication import Publication
 
 __all__ = ["OnceGate"]
@@ -27,7 +27,7 @@ class OnceGate:
     def judge(self, publication: Publication) -> tuple[Verdict, int | None]:
         """Return whether a publication may be taken (`note` it then), else the epoch in force."""
         epoch, sequence = self._last.get(publication.publisher, (-1, 0))
-        if not is_well_formed(publication):
+        if not is_well_formed(publication) or is_far_ahead(publication, epoch):
             return Verdict.MALFORMED, None
         if publication.epoch < epoch:
             return Verdict.STALE_EPOCH, epoch

@@ -35,7 +35,7 @@ class Token(msgspec.Struct, frozen=True, array_like=True, order=True, gc=False):
     """Above all that the claimer has seen in this topic."""
     server: str = ""
     """The claimer."""
-    life: int = 0
+    incarnation: int = 0
     """A number of the claimer that is another one after a restart: answers to earlier claims are
     none to later ones."""
 
@@ -69,8 +69,8 @@ class StreamClaim(msgspec.Struct):
 class Ownership:
     """The claims of one topic: made here, and heard from others."""
 
-    def __init__(self, server: str, life: int) -> None:
-        self.server, self._life = server, life
+    def __init__(self, server: str, incarnation: int) -> None:
+        self.server, self._incarnation = server, incarnation
         self._tokens: dict[str, Token] = {}
         """The highest claim of each stream, by publisher."""
         self.counter = 0
@@ -101,7 +101,7 @@ class Ownership:
         if token is None:
             self.counter += 1
             token = self._pass_tokens[version] = Token(
-                version, self.counter, self.server, self._life
+                version, self.counter, self.server, self._incarnation
             )
         self._tokens[publisher] = token
         self._unsent[publisher] = None
@@ -120,6 +120,8 @@ class Ownership:
     def take_unsent(self) -> dict[tuple[str, Token], list[str]]:
         """Return the publishers whose streams are to be claimed now, by server and token."""
         self._pass_tokens = {}
+        if not self._unsent:  # nearly always
+            return {}
         unsent, self._unsent = self._unsent, {}
         return self._by_server(unsent)
 
@@ -151,6 +153,10 @@ class Ownership:
         self.claims.pop(publisher, None)
         self.owed.setdefault(publisher, {})[token.server] = token
         return True
+
+    def owes(self, server: str) -> bool:
+        """Tell whether a server's claims are still to be answered."""
+        return any(server in claims for claims in self.owed.values())
 
     def forget(self, publisher: str) -> None:
         """Forget the highest claim of a stream."""

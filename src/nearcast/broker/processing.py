@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import traceback
+from collections import Counter
 from collections.abc import Callable, Sequence
 
 import msgspec
@@ -57,6 +58,8 @@ class Outcome(msgspec.Struct):
     failures: list[Failure] = msgspec.field(default_factory=list)
     malformed: int = 0
     """Messages that the processor counted as unusable."""
+    refused: dict[str, int] = msgspec.field(default_factory=dict)
+    """Those that it could read and did not take, by its reason."""
 
 
 class ProcessorRunner:
@@ -79,7 +82,7 @@ class ProcessorRunner:
         self._stateful = processor if isinstance(processor, StatefulProcessor) else None
         self.state: bytes | None = None
         """The last good state; None for a processor that saves none."""
-        self._malformed = 0
+        self._malformed, self._refused = 0, Counter[str]()
         """What the processor had counted when it was asked last."""
         self._remember_state([])
         self.initial = self.state
@@ -160,11 +163,23 @@ class ProcessorRunner:
                 self._one_by_one(batch, spool, outcome)
         if self.state != state_before:
             outcome.state = self.state
+        self._read_counts(outcome)
+        return outcome
+
+    def _read_counts(self, outcome: Outcome) -> None:
+        """Find what the processor has counted since it was asked last."""
         malformed = getattr(self._processor, "malformed", 0)
         if isinstance(malformed, int) and malformed != self._malformed:
             outcome.malformed = max(0, malformed - self._malformed)
             self._malformed = malformed
-        return outcome
+        refused = getattr(self._processor, "refused", None)
+        if isinstance(refused, Counter) and refused != self._refused:
+            for reason, count in refused.items():
+                if isinstance(reason, str) and isinstance(count, int):
+                    more = count - self._refused[reason]
+                    if more > 0:
+                        outcome.refused[reason] = more
+                    self._refused[reason] = count
 
     def _one_by_one(self, batch: Sequence[Publication], spool: SpoolView, outcome: Outcome) -> None:
         """Find the poisonous messages, so that the others are not lost with them."""

@@ -1,7 +1,7 @@
 """What another broker of a topic misses: from the spool, as far as it is still there.
 
 Only what is durable here leaves the server: a copy says that a message has had its effect for good,
-so whoever has it lets nobody process the message again.
+so a broker that has it lets nobody process the message again.
 """
 
 from __future__ import annotations

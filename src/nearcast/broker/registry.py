@@ -11,7 +11,14 @@ from nearcast.broker.processing import CAUGHT
 from nearcast.broker.processor import Processor
 from nearcast.errors import ProcessorError
 
-__all__ = ["ENTRY_POINT_GROUP", "SHIPPED", "check_allowed", "make_processor", "processor_names"]
+__all__ = [
+    "ENTRY_POINT_GROUP",
+    "SHIPPED",
+    "check_allowed",
+    "load_processor",
+    "make_processor",
+    "processor_names",
+]
 
 ENTRY_POINT_GROUP = "nearcast.processors"
 
@@ -67,11 +74,7 @@ def make_processor(name: str, options: Mapping[str, Any] | None = None) -> Proce
     ProcessorError
         When there is none, it cannot be loaded, or it refuses the options.
     """
-    if name in _BUILT_IN:
-        module, attribute = _BUILT_IN[name].split(":")
-        factory = getattr(import_module(module), attribute)
-    else:
-        factory = _load(name)
+    factory = load_processor(name)
     try:
         processor: Processor = factory(**(options or {}))
         processor.process  # noqa: B018  (asks early whether it is a processor at all)
@@ -80,7 +83,17 @@ def make_processor(name: str, options: Mapping[str, Any] | None = None) -> Proce
     return processor
 
 
-def _load(name: str) -> Any:
+def load_processor(name: str) -> Any:
+    """Import what makes a processor, and return it.
+
+    Raises
+    ------
+    ProcessorError
+        When there is none, or it cannot be loaded.
+    """
+    if name in _BUILT_IN:
+        module, attribute = _BUILT_IN[name].split(":")
+        return getattr(import_module(module), attribute)
     point = EntryPoint(name, name, ENTRY_POINT_GROUP) if ":" in name else _plugged_in().get(name)
     if point is None:
         known = ", ".join(processor_names())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 
 import msgspec
@@ -95,6 +95,8 @@ class ProcessResult(msgspec.Struct, frozen=True):
     """What there is to say about an ending other than done."""
     malformed: int = 0
     """Messages of the batch that the processor counted as unusable."""
+    refused: Mapping[str, int] = msgspec.field(default_factory=dict)
+    """Messages of the batch that the processor could read and did not take, by its reason."""
     made: MadeProcessor | None = None
     """Of the first request."""
     part: bytes | None = None

@@ -73,6 +73,13 @@ class SelectiveSubscribers:
         self._reaches.remove(client)
         return True
 
+    def wants(self, client: str, envelope: Envelope, place: Place, now_s: float) -> bool:
+        """Tell whether a client wants a message; one without terms here wants all of them."""
+        terms, own = self._terms.get(client), self._places.get(client, (0.0, 0.0))
+        return terms is None or any(
+            one.hold(envelope.attributes, place, own, now_s) for one in terms
+        )
+
     def matching(self, envelope: Envelope, place: Place, now_s: float) -> list[str]:
         """Return the clients that want a message, and maybe some for which it is a little too far.
 

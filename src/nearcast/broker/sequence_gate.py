@@ -11,14 +11,25 @@ from collections.abc import Iterable
 from enum import Enum, auto
 
 from nearcast.spool.changes import Position
-from nearcast.wire.publication import Origin, Publication
+from nearcast.wire.publication import NUMBER_END, Origin, Publication
 
-__all__ = ["MARK", "Ranges", "SequenceGate", "Stream", "Verdict", "is_well_formed"]
+__all__ = [
+    "MARK",
+    "Ranges",
+    "SequenceGate",
+    "Stream",
+    "Verdict",
+    "is_far_ahead",
+    "is_well_formed",
+]
 
 Ranges = tuple[tuple[int, int], ...]
 """Sequence numbers as (first, last) pairs."""
 
-_LARGEST = (1 << 63) - 1
+_FREE_EPOCHS = 1 << 61
+_EPOCH_STEP = 1 << 32
+"""How far above the one in force an epoch may be that is above `_FREE_EPOCHS`: whoever stole a key
+could use the last one, and keep its client out for ever."""
 _LONGEST_ID_BYTES = 1024
 _NEVER = float("-inf")
 _ASK_AGAIN_S = 0.1
@@ -151,7 +162,9 @@ class SequenceGate:
         known = self.streams.get(publication.publisher)
         if known is not None and publication.epoch < known.epoch:
             return Verdict.STALE_EPOCH, []
-        if not is_well_formed(publication):
+        if not is_well_formed(publication) or (
+            publication.epoch > _FREE_EPOCHS and not self.may_take(publication)
+        ):
             return Verdict.MALFORMED, []
         stream = self.begin(publication.publisher, publication.epoch)
         sequence = publication.sequence
@@ -170,6 +183,12 @@ class SequenceGate:
         stream.held[sequence] = publication
         self.held += 1
         return Verdict.HELD, []
+
+    def may_take(self, publication: Publication) -> bool:
+        """Return whether a publication has an epoch and a number that its publisher may need."""
+        known = self.streams.get(publication.publisher)
+        in_force = known.epoch if known is not None else 0
+        return is_well_formed(publication) and not is_far_ahead(publication, in_force)
 
     def advance(self, publisher: str, epoch: int, through: int) -> list[Publication]:
         """Stop waiting for publications up to `through`, which their sender says is settled.
@@ -273,6 +292,12 @@ def is_well_formed(publication: Publication) -> bool:
     return (
         id_bytes <= _LONGEST_ID_BYTES
         and not publication.publisher.startswith(MARK)
-        and 1 <= publication.sequence <= _LARGEST
-        and 0 <= publication.epoch <= _LARGEST
+        and 1 <= publication.sequence < NUMBER_END
+        and 0 <= publication.epoch < NUMBER_END
     )
+
+
+def is_far_ahead(publication: Publication, in_force: int) -> bool:
+    """Return whether an epoch is one that nobody needs, as against the one in force."""
+    is_far = publication.epoch > max(_FREE_EPOCHS, in_force + _EPOCH_STEP)
+    return is_far and publication.origin is not Origin.COPY

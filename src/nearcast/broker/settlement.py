@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 import msgspec
 
 from nearcast.broker.actions import Actions, Copy
-from nearcast.broker.audiences import OutgoingNotification, SubscriberLookup, resolve
+from nearcast.broker.audiences import OutgoingNotification, SubscriberLookup, nearest_of, resolve
 from nearcast.broker.guard import GuardEvent, ProcessorReport
 from nearcast.broker.notices import Notice, encode_entry, encode_notices, told_clients
 from nearcast.broker.notifications import AllSubscribers, notify_of, numbered, own_envelope
@@ -287,7 +287,8 @@ class Settlement:
                 own = own_envelope(one, cause)
                 envelope = cause.envelope if own is None else own
                 opened = open_envelope(envelope) if envelope else EMPTY
-                recipients, left_out = resolve(
+                is_chosen = opened is not EMPTY and opened.is_for_nearest
+                recipients, left_out = (nearest_of if is_chosen else resolve)(
                     lookup,
                     topic,
                     one.audience,
@@ -303,10 +304,10 @@ class Settlement:
             if cause.origin is not _ONCE:
                 audience = one.audience
                 says_the_same = own is None and one.payload == cause.payload
-                if type(audience) is AllSubscribers and says_the_same and part == 0:
+                if type(audience) is AllSubscribers and says_the_same and not (part or is_chosen):
                     cause.notices = AS_IT_IS
                 else:
-                    clients = told_clients(audience, recipients.clients)
+                    clients = told_clients(audience, recipients.clients, is_chosen)
                     known = listed.setdefault(id(cause), (cause, []))[1]
                     known.append(Notice(part, one.payload, clients, own))
             if len(recipients.clients) > bool(left_out):

@@ -37,7 +37,7 @@ class TopicBroker:
         Gives names for requests to the host.
     server
         This server's id, which notifications and claims name.
-    life
+    incarnation
         Another number after each start of the server.
     first_offset
         What the offsets of its records begin after.
@@ -52,7 +52,7 @@ class TopicBroker:
         next_request: Callable[[], int],
         watch: ProcessorWatch | None = None,
         server: str = "",
-        life: int = 0,
+        incarnation: int = 0,
         first_offset: int = 0,
     ) -> None:
         self.processing = TopicProcessing(settings, processor, clock, watch)
@@ -61,7 +61,7 @@ class TopicBroker:
         self.unreadable = 0
         """Records of the log that could not be read."""
         self.durable_end = first_offset
-        """Where offsets began in this life, and the highest one whose record is durable."""
+        """Where offsets began in this incarnation, and the highest one whose record is durable."""
         self.is_due = False
         """Whether the broker's pass has to call `run`; the broker sets it."""
         self.urgency = 0  # of the most urgent message of the pass
@@ -77,7 +77,11 @@ class TopicBroker:
         """Publishers with missing publications in this pass, with the broker that copies them,
         and up to which."""
         self.claims = TopicClaims(
-            settings.topic, Ownership(server, life), self._gate, self.processing, self._advance
+            settings.topic,
+            Ownership(server, incarnation),
+            self._gate,
+            self.processing,
+            self._advance,
         )
         self.acknowledgements = Acknowledgements(settings.topic, self._gate, self.spool, clock)
         self._room_due_s, self._once = float("-inf"), OnceGate(settings.stream_limit)
@@ -244,11 +248,11 @@ class TopicBroker:
 
     def _skip_settled(self, publication: Publication) -> None:
         """Go on where the publisher is: all before was acknowledged, here or elsewhere."""
-        reached = min(publication.oldest, publication.sequence) - 1
+        place = publication.epoch, min(publication.oldest, publication.sequence) - 1
         stream = self._streams.get(publication.publisher)
         known = (stream.epoch, stream.sequence) if stream is not None else (-1, 0)
-        if (publication.epoch, reached) > known and reached > 0 and is_well_formed(publication):
-            self.advance(publication.publisher, publication.epoch, reached)
+        if place > known and place[1] > 0 and self._gate.may_take(publication):
+            self.advance(publication.publisher, *place)
 
     def admit_copy(self, publication: Publication, copied_by: str, actions: Actions) -> None:
         """Take a publication that another broker of the topic copied here."""
@@ -346,7 +350,7 @@ class TopicBroker:
             self._settlement.has_urgent, self.urgency = True, 0
         deferred = self._settlement.advance(now_s, actions)
         self.acknowledgements.answer_copies(actions)
-        self.claims.flush(self.settings.past_brokers, actions)
+        self.claims.flush(self._settlement.settings.past_brokers, actions)
         return deferred
 
     def _win_claims(self, now_s: float, actions: Actions) -> None:
@@ -379,7 +383,7 @@ class TopicBroker:
     def on_durable(self, change: TopicChange, actions: Actions) -> None:
         """Note that a change is synced; acknowledge what publishers wait for."""
         self.durable_end = max(self.durable_end, change.end)
-        self.acknowledgements.on_durable(change.positions, self.settings.level, actions)
+        self.acknowledgements.on_durable(change.positions, self._settlement.settings.level, actions)
         self.claims.yield_durable(actions)
 
     def replay(self, since: int, through: int, client: str) -> Replay:

@@ -115,6 +115,7 @@ class TopicProcessing:
             outcome.failures,
             self._clock() - started_s,
             malformed=outcome.malformed,
+            refused=outcome.refused,
         )
 
     def ask(
@@ -139,6 +140,9 @@ class TopicProcessing:
             topic, count = self._settings.topic, result.malformed
             detail = f"{count} of {len(batch)} messages could not be used"
             reports.append(ProcessorReport(topic, GuardEvent.MALFORMED, detail, count=count))
+        for reason, count in result.refused.items():
+            topic = self._settings.topic
+            reports.append(ProcessorReport(topic, GuardEvent.REFUSED, reason, count=count))
         for event in self.guard.ended(result.elapsed_s, now_s):
             detail = f"{result.elapsed_s:.3f} s for {len(batch)} messages"
             reports.append(self._report(event, detail))

@@ -6,9 +6,8 @@ from pathlib import Path
 
 import click
 
-from nearcast.cli.bench_output import finish_points, kept, out_option, prepare
+from nearcast.cli.bench_output import chosen_words, finish_points, kept, out_option, prepare
 from nearcast.cli.console import json_option, step_progress
-from nearcast.errors import ConfigError
 
 __all__ = ["flows"]
 
@@ -46,17 +45,15 @@ def flows(
     hand-over  half of a component that counts by key moves to and fro
     kill       the same, and giver or taker are killed up to 30 ms after it began
     steps      the same, killed exactly before and after each message of the hand-over
-    scale-out  a component that needs more than a core: servers divide it by themselves
+    scale-out  a component that needs more than a core, with 15 and 30 ms a message: servers
+               divide it by themselves
     """
-    from nearcast.experiments.flows.run import CASES, FlowTrial, run
+    from nearcast.experiments.flows.run import CASES, FlowTrial, run, steps_of
 
-    chosen = tuple(one.strip() for one in cases.split(",") if one.strip())
-    unknown = [one for one in chosen if one not in CASES]
-    if unknown or not chosen:
-        raise ConfigError(f"--cases: {unknown or 'none'}; there are {', '.join(CASES)}")
+    chosen = chosen_words("--cases", cases, CASES)
     prepare(out)
     trial = FlowTrial(rate_hz, hand_overs, kills, seed=seed)
-    with step_progress(len(chosen), enabled=not as_json) as begin:
+    with step_progress(len(steps_of(chosen, trial)), enabled=not as_json) as begin:
         points = kept(run(chosen, trial, begin))
     finish_points("flows", points, out, as_json)
     if any(

@@ -15,6 +15,7 @@ from nearcast.cli.console import print_json, print_table, show_number
 from nearcast.errors import ConfigError, OutputError
 
 __all__ = [
+    "chosen_words",
     "finish",
     "finish_points",
     "finish_rows",
@@ -99,6 +100,15 @@ def whole_numbers(option: str, text: str) -> list[int]:
     if 0 in numbers:
         raise ConfigError(f"{option}: {text!r} is no list of whole numbers above 0")
     return numbers
+
+
+def chosen_words(option: str, text: str, known: Sequence[str]) -> tuple[str, ...]:
+    """Return the words of a comma-separated list; ConfigError when there is none or another."""
+    chosen = tuple(one.strip() for one in text.split(",") if one.strip())
+    unknown = [one for one in chosen if one not in known]
+    if unknown or not chosen:
+        raise ConfigError(f"{option}: {unknown or 'none'}; there are {', '.join(known)}")
+    return chosen
 
 
 def _write(case: str, rows: Sequence[Mapping[str, Any]], out: Path | None) -> None:

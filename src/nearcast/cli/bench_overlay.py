@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from nearcast.cli.bench_output import (
+    chosen_words,
     finish_rows,
     kept,
     out_option,
@@ -15,6 +16,7 @@ from nearcast.cli.bench_output import (
     whole_numbers,
 )
 from nearcast.cli.console import json_option, step_progress
+from nearcast.errors import ConfigError
 
 __all__ = ["overlay"]
 
@@ -27,11 +29,23 @@ __all__ = ["overlay"]
     help="Numbers of keys, comma-separated.",
 )
 @click.option(
+    "--overlays",
+    default="suzaku,skipgraph,chordsharp",
+    show_default=True,
+    help="Which of them, comma-separated.",
+)
+@click.option(
+    "--states",
+    default="converged,random,ascending,descending,adversarial,deleted",
+    show_default=True,
+    help="Of their tables, comma-separated.",
+)
+@click.option(
     "--most-joins",
     type=click.IntRange(min=1),
     default=10_000,
     show_default=True,
-    help="Above it only converged tables are measured; 100,000 joins take some ten minutes each.",
+    help="Above it only converged tables are measured; 100,000 joins take two to three minutes each.",
 )
 @click.option(
     "--churn-keys",
@@ -52,6 +66,8 @@ __all__ = ["overlay"]
 @json_option
 def overlay(
     keys: str,
+    overlays: str,
+    states: str,
     most_joins: int,
     churn_keys: int,
     turnover_peers: int,
@@ -73,7 +89,16 @@ def overlay(
 
     counts = whole_numbers("--keys", keys)
     prepare(out)
-    chosen = overlay_scale.cases(counts, ("suzaku", "skipgraph", "chordsharp"), most_joins)
+    chosen = overlay_scale.cases(
+        counts,
+        chosen_words("--overlays", overlays, overlay_scale.OVERLAYS),
+        chosen_words("--states", states, overlay_scale.STATES),
+        most_joins,
+    )
+    if not chosen:
+        raise ConfigError(
+            f"--states: only converged tables above {most_joins:,} keys (--most-joins)"
+        )
     steps = len(chosen) + bool(churn_keys) + bool(turnover_peers)
     with step_progress(steps, enabled=not as_json) as begin:
         points = kept(overlay_scale.run(chosen, seed, begin))

@@ -16,7 +16,12 @@ _LARGEST_RATE = 20_000
 
 
 @click.command()
-@click.option("--modes", default="micro-batch,real-time,consumer", show_default=True)
+@click.option(
+    "--modes",
+    default="micro-batch,real-time,consumer",
+    show_default=True,
+    help="Of micro-batch, real-time, consumer, echo, site-alert, site-echo.",
+)
 @click.option(
     "--rates", default="500", show_default=True, help="Events per second, at most 20,000."
 )
@@ -52,9 +57,10 @@ def stream(
 
     `micro-batch` is `nearcast pipeline stream`; `consumer` is `nearcast kafka events`, a Python
     program without Spark; `real-time` is Spark's mode of that name, which takes no Python operators
-    and so passes emergencies on by SQL, without the event broker. Lost and doubled alerts are
-    counted against the event broker in plain Python over the same events. Kafka's jars must be
-    there (`make kafka-jars`).
+    and so passes emergencies on by SQL, without the event broker; `echo` is a Python program that
+    returns each event. `site-alert` and `site-echo` are the last two between clients of a server:
+    from the publisher over Kafka to a subscriber. Lost and doubled alerts are counted against the
+    event broker in plain Python over the same events. Kafka's jars must be there (`make kafka-jars`).
     """
     from nearcast.experiments.stream.run import cases, run
     from nearcast.experiments.stream.subjects import MODES

@@ -39,7 +39,8 @@ def endpoint(
 
     \b
       POST /publish              lines as `nearcast client publish` reads them; a line for each
-      GET  /subscribe?topic=a/#  a line per notification, until the program closes
+      GET  /subscribe?topic=a/%23&where=price%20%3C%202
+                                 a line per notification, until the program closes
       POST /report               {"x_km": 1, "y_km": 2, "direction_deg": 90, "speed_mps": 14}
                                  with --degrees: {"lon": 11.57, "lat": 48.13}
       GET  /status               the session

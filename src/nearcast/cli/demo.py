@@ -58,9 +58,11 @@ demo.add_command(vehicles)
 @click.option(
     "--delay-factor",
     type=click.FloatRange(min=0, min_open=True),
-    default=100.0,
+    default=40.0,
     show_default=True,
-    help="On all emulated delays: large, so that a busy machine's own delays matter little.",
+    help="On all emulated delays: large, so that a busy machine's own delays matter little. "
+    "Protocols wait as ever: with 100 the cloud server is a second away and back, and streams "
+    "that move stand still for long.",
 )
 @click.option(
     "--rate",
@@ -95,8 +97,9 @@ def city(
 
     Draws a city and the log that its clients would have left; Spark learns from the log who takes
     part in what and where, and plans; then a site of real servers runs each plan, all clients
-    connect and publish, and every notification is timed at its subscriber. At last vehicles drive past
-    simulated servers, and each alert is checked.
+    connect and publish, and every notification is timed at its subscriber. On the last site most
+    clients then move, Spark learns that from the servers' logs, and the site plans itself anew while
+    messages flow. At last vehicles drive past simulated servers, and each alert is checked.
 
     \b
       OUT/city, OUT/log    the city and its log
@@ -182,6 +185,12 @@ def _print(found: dict[str, Any]) -> None:
         rows,
         title=f"ms from publisher to subscriber, delays of the network x {found['delay_factor']:g}",
     )
+    if (loop := found["replanned"]) is not None:
+        measured = ", ".join(f"{ms:.1f} {phase}" for phase, ms in loop["measured_ms"].items())
+        click.echo(
+            f"{loop['moved_clients']} clients moved, and the site planned itself anew: ms {measured}; "
+            f"lost {loop['lost']}, doubled {loop['doubled']}"
+        )
     if (drive := found["vehicles"]) is not None:
         click.echo(
             f"{drive['vehicles']} vehicles past {drive['edges']} simulated servers: "

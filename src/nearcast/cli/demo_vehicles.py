@@ -46,7 +46,7 @@ _SIMULATED = (
     "--trace",
     type=click.Path(path_type=Path),
     help="A recorded trace (Parquet: time_s, vehicle, x_km and y_km or lon and lat, speed_mps, "
-    "angle_deg) instead of SUMO.",
+    "angle_deg; or SUMO's --fcd-output FILE.parquet) instead of SUMO.",
 )
 @click.option(
     "--net", type=click.Path(path_type=Path), help="A network for SUMO (.net.xml) of one's own."

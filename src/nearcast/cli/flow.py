@@ -87,6 +87,27 @@ def example(out: Path | None) -> None:
     click.echo(f"wrote {out}; try: nearcast flow check {out}")
 
 
+@flow.command()
+@click.option("--camera", default="north", show_default=True, help="The camera's name.")
+@click.option("--topic", default="camera/frames", show_default=True)
+@click.option("--count", type=click.IntRange(min=1), default=20, show_default=True)
+@click.option("--seed", type=int, default=1, show_default=True)
+def camera(camera: str, topic: str, count: int, seed: int) -> None:
+    """Make frames of a camera that is none, as lines for `nearcast client publish --json`.
+
+    Some of four people walk through them; the shipped flow finds, recognises and counts them.
+    """
+    import json
+    from itertools import islice
+    from random import Random
+
+    from nearcast.broker.processors.frames import write_frame
+    from nearcast.flow.camera import synthetic_frames
+
+    for frame in islice(synthetic_frames(camera, Random(seed)), count):
+        click.echo(json.dumps({"topic": topic, "payload": write_frame(frame).decode()}))
+
+
 def _row(name: str, component: Component) -> tuple[str, ...]:
     from nearcast.broker.processor import MergingProcessor
     from nearcast.broker.registry import make_processor

@@ -155,7 +155,10 @@ def show(as_json: bool, **site: Any) -> None:
                 f"  {', '.join(one['inputs'])} -> {name} ({one['processor']}) -> {one['output']}"
             )
         print_table(
-            ["component", "server", "indexes", "msg/s", "processed", "queued", "outgoing", "moves"],
+            [
+                *("component", "server", "indexes", "msg/s", "processed", "queued", "outgoing"),
+                *("mapping errors", "moves"),
+            ],
             [
                 _row(name, place)
                 for name, one in flow["components"].items()
@@ -163,7 +166,7 @@ def show(as_json: bool, **site: Any) -> None:
             ],
         )
         for event in flow["events"]:
-            click.echo(f"  {event['server']}: {event['what']}")
+            click.echo(f"  {_time_of(event['at_s'])} {event['server']}: {event['what']}")
 
 
 @click.command()
@@ -262,8 +265,14 @@ def _row(name: str, place: dict[str, Any]) -> tuple[str, ...]:
         str(place["processed"]),
         str(place["queued"]),
         str(place["outgoing"]),
+        str(place["mapping_errors"]),
         moves or "-",
     )
+
+
+def _time_of(at_s: float) -> str:
+    """Return when something happened, by this machine's clock and time zone."""
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at_s))
 
 
 def _range(part: dict[str, Any]) -> str:

@@ -49,7 +49,7 @@ def kafka_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def log_to_kafka_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add --kafka, --kafka-events and --kafka-option; the command gets `kafka`, None without one."""
+    """Add --kafka and what goes with it; the command gets `kafka`, None without one."""
 
     @click.option(
         "--kafka",
@@ -64,20 +64,29 @@ def log_to_kafka_options(command: Callable[..., Any]) -> Callable[..., Any]:
         metavar="PATTERN",
         help="Publications to these topics are events: they get a topic of Kafka of their own.",
     )
+    @click.option(
+        "--kafka-prefix",
+        "prefix",
+        help="What Kafka's topics begin with.  [default: nearcast]",
+    )
     @_option
     @wraps(command)
     def with_options(
         *arguments: Any,
         bootstrap: str | None,
         patterns: tuple[str, ...],
+        prefix: str | None,
         kafka_more: tuple[str, ...],
         **rest: Any,
     ) -> Any:
         settings = None
         if bootstrap is not None:
-            settings = kafka_settings(bootstrap, "nearcast", patterns, kafka_more, "--kafka")
-        elif patterns or kafka_more:
-            raise click.UsageError("--kafka-events and --kafka-option want --kafka HOST:PORT")
+            prefix = "nearcast" if prefix is None else prefix
+            settings = kafka_settings(bootstrap, prefix, patterns, kafka_more, "--kafka")
+        elif patterns or kafka_more or prefix is not None:
+            raise click.UsageError(
+                "--kafka-events, --kafka-prefix and --kafka-option want --kafka HOST:PORT"
+            )
         return command(*arguments, kafka=settings, **rest)
 
     return with_options

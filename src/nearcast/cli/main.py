@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import signal
 import sys
 from importlib import import_module
 
@@ -92,8 +93,14 @@ def nearcast(verbose: bool) -> None:
     )
 
 
+def _interrupt(*_: object) -> None:
+    raise KeyboardInterrupt
+
+
 def main() -> None:
     """Run the command line."""
+    # as Ctrl-C: what was started is ended and what is temporary removed on the way out
+    before = signal.signal(signal.SIGTERM, _interrupt)
     try:
         code = nearcast.main(prog_name="nearcast", standalone_mode=False)
         if type(code) is int:  # click returns what a verb has ended with
@@ -111,3 +118,5 @@ def main() -> None:
         # The reader of our output went away (`| head`): not an error worth a traceback.
         sys.stderr.close()
         sys.exit(0)
+    finally:
+        signal.signal(signal.SIGTERM, before)

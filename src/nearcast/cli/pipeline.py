@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from nearcast.cli.pipeline_bridge import bridge
 from nearcast.cli.pipeline_replay import replay
 from nearcast.cli.pipeline_run import run
 from nearcast.cli.pipeline_stages import evaluate, plan, relations
@@ -23,6 +24,7 @@ def pipeline() -> None:
       plan       plan a scenario region by region in parallel
       evaluate   delays of a plan over all pairs: by topic, by server, percentiles
       stream     alerts, members and plan drift while a site logs
+      bridge     alerts of a stream to the site's subscribers, without Kafka
       replay     a live processor over the historical log
       sweep      methods x parameters x seeds as one resumable job
 
@@ -31,5 +33,5 @@ def pipeline() -> None:
     """
 
 
-for verb in (run, stream, replay, relations, plan, evaluate, sweep):
+for verb in (run, stream, bridge, replay, relations, plan, evaluate, sweep):
     pipeline.add_command(verb)

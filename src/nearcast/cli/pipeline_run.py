@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from nearcast.domain.imports.follows import FollowsParams
     from nearcast.pipeline.hadoop_paths import HadoopPath
-    from nearcast.pipeline.stages.plausible import Plausibility
+    from nearcast.pipeline.stages.plausible import Plausibility, StrayLimits
 
 __all__ = ["run"]
 
@@ -100,6 +100,7 @@ def run(
     since: str | None,
     until: str | None,
     plausible: Plausibility,
+    strays: StrayLimits,
     topics: int | None,
     related: int,
     relation_kind: str | None,
@@ -164,6 +165,7 @@ def run(
             since=since,
             until=until,
             sites=None if isinstance(sites, HadoopPath) else sites,
+            strays=strays,
             parameters=PublicationsParams(servers_per_side=servers_per_side),
         ),
         relations=RelationSettings(
@@ -202,7 +204,7 @@ def run(
             run_folder = open_run_folder(out, overwrite, made_of(settings))
         unfinished = open_now.enter_context(run_folder)
         session = session or open_now.enter_context(spark_session(spark_with))
-        begin = open_now.enter_context(stage_progress(session, not as_json))
+        begin = open_now.enter_context(stage_progress(session))
         result = run_pipeline(session, settings, unfinished, begin, spark_with.print_plan())
     report = result.outcome.report
     print_warnings(report.warnings)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -32,6 +33,7 @@ from nearcast.cli.pipeline_output import (
     print_stages,
 )
 from nearcast.cli.spark_options import SparkOptions, spark_options, spark_session, stage_progress
+from nearcast.domain.json_files import write_json
 from nearcast.domain.plan import Model, Objective
 from nearcast.domain.tables import TableFormat
 
@@ -46,17 +48,24 @@ folder_argument = click.argument("folder", type=LocalPath())
 
 @contextmanager
 def _stage(
-    name: str, folder: Path, options: SparkOptions, show: bool
+    name: str, folder: Path, options: SparkOptions
 ) -> Iterator[tuple[Workspace, StageRecord]]:
     """Give a workspace and the record of one stage, with a session and a bar around it."""
     from nearcast.pipeline.manifest import Manifest
     from nearcast.pipeline.progress import named_jobs
     from nearcast.pipeline.workspace import Workspace
 
-    with spark_session(options) as session, stage_progress(session, show) as begin:
+    manifest = Manifest(folder)
+    manifest.take_up(())
+    with spark_session(options) as session, stage_progress(session) as begin:
         begin(name)
-        with named_jobs(session, name), Manifest(folder).stage(name) as record:
+        with named_jobs(session, name), manifest.stage(name) as record:
             yield Workspace(session, folder, options.print_plan()), record
+
+
+def _files(folder: Path) -> list[Path]:
+    """Return what is in a folder of a scenario or a plan."""
+    return sorted(path for path in folder.rglob("*") if path.is_file())
 
 
 @click.command()
@@ -86,15 +95,15 @@ def relations(
     --out gets the table relations: client_index, rank, other_index, score.
     """
     from nearcast.domain.scenario_files import read_scenario
-    from nearcast.pipeline.run_folder import open_run_folder
+    from nearcast.pipeline.run_folder import open_run_folder, run_content
     from nearcast.pipeline.stages.relations import RelationSettings, relate
     from nearcast.planning.relations import RelationKind
 
     settings = RelationSettings(most=related, kind=None if kind is None else RelationKind(kind))
     scenario = read_scenario(folder)
     with (
-        open_run_folder(out, overwrite) as unfinished,
-        _stage("relations", unfinished, spark_with, not as_json) as (workspace, record),
+        open_run_folder(out, overwrite, run_content(_files(folder), settings)) as unfinished,
+        _stage("relations", unfinished, spark_with) as (workspace, record),
     ):
         relate(workspace, scenario, settings, record)
     if as_json:
@@ -143,6 +152,8 @@ def plan(
     from nearcast.domain.output_folder import check_output_folder
     from nearcast.domain.plan_files import report_to_json, write_plan
     from nearcast.domain.scenario_files import read_scenario
+    from nearcast.pipeline.manifest import MANIFEST_FILE
+    from nearcast.pipeline.run_folder import RUN_FILE, run_content
     from nearcast.pipeline.stages.plan import plan_scenario
     from nearcast.planning.registry import find_method
     from nearcast.planning.request import PlanRequest
@@ -161,13 +172,14 @@ def plan(
         iterations=iterations,
         bound_limit_s=bound_limit_s,
     )
-    with (
-        tempfile.TemporaryDirectory(prefix="nearcast-plan-") as tables,
-        _stage("plan", Path(tables), spark_with, not as_json) as (workspace, record),
-    ):
-        outcome = plan_scenario(workspace, scenario, request, record)
-    report = outcome.report
-    write_plan(outcome.plan, report, scenario, out, table_format=table_format, overwrite=overwrite)
+    made_of = run_content(_files(folder), request)
+    with tempfile.TemporaryDirectory(prefix="nearcast-plan-") as tables:
+        with _stage("plan", Path(tables), spark_with) as (workspace, record):
+            outcome = plan_scenario(workspace, scenario, request, record)
+        report, form = outcome.report, table_format
+        write_plan(outcome.plan, report, scenario, out, table_format=form, overwrite=overwrite)
+        shutil.copy(Path(tables, MANIFEST_FILE), out)
+        write_json(out / RUN_FILE, made_of)
     print_warnings(report.warnings)
     if as_json:
         print_json(report_to_json(report))
@@ -201,24 +213,22 @@ def evaluate(
     """
     from nearcast.domain.plan_files import read_plan
     from nearcast.domain.scenario_files import read_scenario
-    from nearcast.pipeline.run_folder import open_run_folder
+    from nearcast.pipeline.run_folder import open_run_folder, run_content
     from nearcast.pipeline.stages.evaluate import evaluate_plan
 
     scenario = read_scenario(folder)
     made, said = read_plan(plan_folder, scenario)
+    chosen = Model(model or said.get("model") or Model.RATIO)
+    wanted = Objective(objective or said.get("objective") or Objective.D1)
+    made_of = run_content(
+        [*_files(folder), *_files(plan_folder)], {"model": chosen, "objective": wanted}
+    )
     with (
         tempfile.TemporaryDirectory(prefix="nearcast-evaluate-") as scratch,
-        open_run_folder(out or Path(scratch, "run"), overwrite) as run,
-        _stage("evaluate", run, spark_with, not as_json) as (workspace, record),
+        open_run_folder(out or Path(scratch, "run"), overwrite, made_of) as run,
+        _stage("evaluate", run, spark_with) as (workspace, record),
     ):
-        evaluation = evaluate_plan(
-            workspace,
-            scenario,
-            made,
-            Model(model or said.get("model") or Model.RATIO),
-            Objective(objective or said.get("objective") or Objective.D1),
-            record,
-        )
+        evaluation = evaluate_plan(workspace, scenario, made, chosen, wanted, record)
     if as_json:
         print_json(evaluation_to_json(evaluation))
     else:

@@ -238,4 +238,5 @@ def _for_streams(options: SparkOptions, settings: StreamSettings) -> SparkOption
         from nearcast.links.maven_jars import CONNECTOR, find_jars
 
         ours["spark.jars"] = ",".join(map(str, find_jars(CONNECTOR)))
-    return replace(options, conf={**ours, **options.conf})
+    # compiling takes a third of the JVM's time for minutes, and batches of a second gain nothing
+    return replace(options, conf={**ours, **options.conf}, quick_compiler=True)

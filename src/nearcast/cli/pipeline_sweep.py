@@ -43,7 +43,7 @@ def sweep(spec: Path, out: Path, spark_with: SparkOptions, as_json: bool) -> Non
     from nearcast.pipeline.sweep.spec import read_spec
 
     cells = read_spec(spec)
-    with spark_session(spark_with) as session, cell_progress(not as_json) as show:
+    with spark_session(spark_with) as session, cell_progress() as show:
         result = run_sweep(session, cells, out, show)
     failed = len(result.failures)
     print_warnings([f"{failure.cell.title}: {failure.error}" for failure in result.failures])

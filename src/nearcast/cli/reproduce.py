@@ -168,7 +168,7 @@ def _sweep(
     from nearcast.errors import PipelineError
     from nearcast.pipeline.sweep.run import run_sweep
 
-    with spark_session(spark_with) as session, cell_progress(not as_json) as show:
+    with spark_session(spark_with) as session, cell_progress() as show:
         result = run_sweep(session, cells, out / "sweep", show)
     if result.failures:
         first = result.failures[0]

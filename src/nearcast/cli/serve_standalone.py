@@ -78,7 +78,8 @@ advertise_option: Callable[[Callable[..., Any]], Callable[..., Any]] = click.opt
     multiple=True,
     metavar="NAME",
     help="A processor of your own that you trust to run in the server's loop: quicker, but one "
-    "that hangs costs the server. May be repeated.",
+    "that hangs for 10 s ends the server; started again, it runs that one outside its loop. "
+    "May be repeated.",
 )
 @log_to_kafka_options
 @click.option(

@@ -27,6 +27,8 @@ class SparkOptions:
     driver_memory: str | None
     conf: dict[str, str]
     explain: bool
+    quick_compiler: bool = False
+    """Embedded: the JVM spends no time on the best machine code."""
 
     def print_plan(self) -> Callable[[str, str], None] | None:
         """Return what prints a table's physical plan, None unless --explain was given."""
@@ -87,6 +89,7 @@ def spark_session(options: SparkOptions) -> Iterator[SparkSession]:
         master=options.master,
         driver_memory=options.driver_memory,
         conf=options.conf,
+        is_short_lived=options.quick_compiler,
     )
     with open_session(settings) as session:
         context = session.sparkContext
@@ -96,14 +99,11 @@ def spark_session(options: SparkOptions) -> Iterator[SparkSession]:
 
 
 @contextmanager
-def stage_progress(session: SparkSession, enabled: bool = True) -> Iterator[Callable[[str], None]]:
+def stage_progress(session: SparkSession) -> Iterator[Callable[[str], None]]:
     """Show a bar over the tasks of the stage under way, or lines where there is no terminal.
 
     Call the yielded function with the stage's name when it begins.
     """
-    if not enabled:
-        yield lambda _name: None
-        return
     if not sys.stderr.isatty():
         with _stage_lines() as begin:
             yield begin
@@ -162,10 +162,10 @@ def _stage_lines() -> Iterator[Callable[[str], None]]:
 
 
 @contextmanager
-def cell_progress(enabled: bool = True) -> Iterator[Callable[[SweepProgress], None] | None]:
-    """Show a bar over the combinations of a sweep."""
-    if not enabled or not sys.stderr.isatty():
-        yield None
+def cell_progress() -> Iterator[Callable[[SweepProgress], None]]:
+    """Show a bar over the combinations of a sweep, or lines where there is no terminal."""
+    if not sys.stderr.isatty():
+        yield _cell_lines()
         return
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
@@ -190,6 +190,22 @@ def cell_progress(enabled: bool = True) -> Iterator[Callable[[SweepProgress], No
             )
 
         yield show
+
+
+def _cell_lines() -> Callable[[SweepProgress], None]:
+    """Return what writes a line for each tenth of a sweep."""
+    told = -1
+
+    def show(progress: SweepProgress) -> None:
+        nonlocal told
+        settled = progress.done + progress.failed
+        tenth = 10 * settled // max(progress.total, 1)
+        if tenth > told:
+            told = tenth
+            failed = f", {progress.failed:,} failed" if progress.failed else ""
+            click.echo(f"{settled:,} of {progress.total:,} combinations{failed}", err=True)
+
+    return show
 
 
 def _print_plan(table: str, plan: str) -> None:

@@ -26,7 +26,6 @@ __all__ = [
     "connections_totals",
     "delegated_share",
     "draw_publishers",
-    "drawn_client_weight",
     "drawn_weight",
     "evaluate_connections",
 ]
@@ -99,7 +98,7 @@ def connections_problem(scenario: Scenario) -> ConnectionsProblem:
     """Return the arrays of M1 for a scenario.
 
     Deviation: the paper draws one publisher per topic and trial; the weights here are the
-    exact expectation over that draw, so that Y needs no seed. `drawn_client_weight` draws.
+    exact expectation over that draw, so that Y needs no seed. `draw_publishers` draws.
     Topics without a delivery (nobody else subscribes) do not count in the mean.
     """
     members, clients, topics = scenario.members, len(scenario.clients), len(scenario.topics)
@@ -125,14 +124,6 @@ def connections_problem(scenario: Scenario) -> ConnectionsProblem:
         client_weight=sum_by(members.client, share, clients),
         delivering=delivering,
     )
-
-
-def drawn_client_weight(
-    problem: ConnectionsProblem, rng: np.random.Generator, trials: int
-) -> FloatArray:
-    """Return the client weights of `trials` deliveries a topic with drawn publishers (Sec. V)."""
-    members = problem.member_topic, problem.publishes, problem.subscribes
-    return drawn_weight(problem, draw_publishers(*members, problem.topic_count, rng, trials))
 
 
 def draw_publishers(

@@ -63,7 +63,7 @@ class DelayHistogram:
         from nearcast.delay.histogram_kernels import add_pairs
 
         members, topics = scenario.members, len(scenario.topics)
-        receivers = receivers_of(scenario)
+        receivers = receivers_of(scenario.members)
         sends, hears = np.flatnonzero(receivers), np.flatnonzero(members.subscribes)
         place = np.full(len(members), -1, dtype=np.int64)
         place[hears] = np.arange(len(hears))

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from nearcast.delay.network import network_of
-from nearcast.delay.pair_parts import receivers_of
+from nearcast.delay.pair_parts import pairs_by_topic
 from nearcast.delay.ratio import delivery_weights
 from nearcast.delay.slots import sum_by
 from nearcast.domain.scenario import FloatArray, OffsetArray, Scenario
@@ -85,12 +85,11 @@ def delay_limits(scenario: Scenario, most_pairs: int = MOST_PAIRS) -> Limits:
 
 def limit_effort(scenario: Scenario, most_pairs: int) -> LimitEffort:
     """Return what can be done with so many pairs: small topics come first."""
-    members = scenario.members
-    pairs = sum_by(members.topic, receivers_of(scenario), len(scenario.topics)).astype(np.int64)
+    pairs, members = pairs_by_topic(scenario), len(scenario.members)
     ordered = np.sort(pairs)
     fitting = int(np.searchsorted(np.cumsum(ordered), most_pairs, side="right"))
     most = int(ordered[fitting]) - 1 if fitting < len(ordered) else int(pairs.max(initial=0))
-    candidates = _CANDIDATE_SERVERS if len(members) <= _MANY_MEMBERS else _FEW_CANDIDATES
+    candidates = _CANDIDATE_SERVERS if members <= _MANY_MEMBERS else _FEW_CANDIDATES
     return LimitEffort(candidates, most, int(np.count_nonzero(pairs > most)))
 
 
@@ -111,7 +110,7 @@ def limit_totals(scenario: Scenario, effort: LimitEffort, rows: slice = slice(No
     weight = delivery_weights(*roles, topics)[0]
     chosen = np.arange(len(members))[rows]
     chosen = chosen[weight[chosen] > 0]
-    pairs = sum_by(members.topic, receivers_of(scenario), topics)
+    pairs = pairs_by_topic(scenario)
     by_legs = pairs[members.topic[chosen]] > effort.pairs_per_topic
     nearest_ms, nearest_server = network.nearest_servers(effort.candidates + 1)
     route_by_legs = _route_by_legs(scenario, weight, nearest_ms[:, 0], chosen[by_legs])

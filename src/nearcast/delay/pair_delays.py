@@ -52,7 +52,7 @@ def choose_pairs(
     members, topics = scenario.members, len(scenario.topics)
     subscriber_rows = np.flatnonzero(members.subscribes)
     first = np.searchsorted(members.topic[subscriber_rows], np.arange(topics + 1))
-    receivers_by_row = receivers_of(scenario)
+    receivers_by_row = receivers_of(scenario.members)
     publisher_rows = np.flatnonzero(receivers_by_row)
     topic, receivers = members.topic[publisher_rows], receivers_by_row[publisher_rows]
     share = delivery_share(scenario, model, receivers_by_row)[publisher_rows]

@@ -11,9 +11,9 @@ from nearcast.delay.network import network_of
 from nearcast.delay.ratio import RatioCost
 from nearcast.delay.slots import sum_by
 from nearcast.domain.plan import Model, Plan
-from nearcast.domain.scenario import FloatArray, IndexArray, OffsetArray, Scenario
+from nearcast.domain.scenario import FloatArray, IndexArray, Members, OffsetArray, Scenario
 
-__all__ = ["PairParts", "delivery_share", "pair_parts", "receivers_of"]
+__all__ = ["PairParts", "delivery_share", "pair_parts", "pairs_by_topic", "receivers_of"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -94,12 +94,28 @@ def pair_parts(
     )
 
 
-def receivers_of(scenario: Scenario) -> OffsetArray:
-    """Return how many others subscribe to the topic of each publisher's row; 0 for the others."""
-    members = scenario.members
-    subscribers = sum_by(members.topic, members.subscribes, len(scenario.topics))
-    others = subscribers[members.topic].astype(np.int64) - members.subscribes
+def receivers_of(members: Members) -> OffsetArray:
+    """Return how many others subscribe to the topic of each publisher's row; 0 for the others.
+
+    All rows of their topics must be there.
+    """
+    if not len(members):
+        return np.zeros(0, dtype=np.int64)
+    topic = members.topic - members.topic[0]
+    subscribers = sum_by(topic, members.subscribes, int(topic[-1]) + 1)
+    others = subscribers[topic].astype(np.int64) - members.subscribes
     return np.where(members.publishes, others, 0)
+
+
+def pairs_by_topic(scenario: Scenario) -> OffsetArray:
+    """Return how many pairs of a publisher and another subscriber each topic has [topic]."""
+    pairs = np.zeros(len(scenario.topics), dtype=np.int64)
+    for rows in scenario.members.pieces():
+        members = scenario.members.rows(rows)
+        first, last = int(members.topic[0]), int(members.topic[-1])
+        found = sum_by(members.topic - first, receivers_of(members), last - first + 1)
+        pairs[first : last + 1] = found.astype(np.int64)
+    return pairs
 
 
 def delivery_share(scenario: Scenario, model: Model, receivers: OffsetArray) -> FloatArray:

@@ -42,7 +42,7 @@ class TopicDelays:
 def topic_delays(scenario: Scenario, model: Model, parts: PairParts) -> TopicDelays:
     """Return the delays of each topic of a scenario, or of a part of one."""
     members, topics = scenario.members, len(scenario.topics)
-    receivers = receivers_of(scenario)
+    receivers = receivers_of(scenario.members)
     share = delivery_share(scenario, model, receivers)
     by_pair = share / np.maximum(receivers, 1)
     # What a subscriber hears: the weights of all pairs that end at it.

@@ -19,6 +19,7 @@ __all__ = ["scenario_fingerprint"]
 
 _LENGTH = 16
 _LARGEST_INT32 = 2**31 - 1
+_ROWS_OF_A_PIECE = 1 << 20
 
 
 def scenario_fingerprint(scenario: Scenario) -> str:
@@ -59,6 +60,9 @@ def _add_numbers(digest: hashlib._Hash, numbers: npt.NDArray[Any] | None) -> Non
         digest.update(b"none")
         return
     digest.update(f"{numbers.dtype.name}{numbers.shape}".encode())
-    if numbers.dtype.kind == "f":
-        numbers = numbers + 0.0  # -0.0 becomes 0.0
-    digest.update(np.ascontiguousarray(numbers).data)
+    # Piece by piece: a copy of all numbers may be large.
+    for begin in range(0, len(numbers), _ROWS_OF_A_PIECE):
+        piece = numbers[begin : begin + _ROWS_OF_A_PIECE]
+        if piece.dtype.kind == "f":
+            piece = piece + 0.0  # -0.0 becomes 0.0
+        digest.update(np.ascontiguousarray(piece).data)

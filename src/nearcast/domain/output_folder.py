@@ -17,6 +17,8 @@ __all__ = ["PLAN_FILE", "SCENARIO_FILE", "check_output_folder", "new_folder"]
 SCENARIO_FILE = "scenario.json"
 PLAN_FILE = "plan.json"
 
+_NOTES = {"run.json", "manifest.jsonl"}
+"""What the pipeline says beside a plan of how it was made."""
 _TABLES = {SCENARIO_FILE: SCENARIO_TABLES, PLAN_FILE: PLAN_TABLES}
 
 
@@ -84,7 +86,8 @@ def new_folder(folder: Path, *, overwrite: bool, kind: str) -> Iterator[Path]:
 
 def _check_replaceable(folder: Path, entries: set[str], kinds: list[str]) -> None:
     for kind in kinds:
-        ours = {f"{table}.{form}" for table in _TABLES[kind] for form in FORMATS} | {kind}
+        ours = {f"{table}.{form}" for table in _TABLES[kind] for form in FORMATS}
+        ours |= {kind} | _NOTES
         if kind in entries:
             if foreign := sorted(entries - ours):
                 raise OutputError(

@@ -18,7 +18,7 @@ from nearcast.domain.cells import load_optional_table, load_table
 from nearcast.domain.columns import PLAN_TABLES, Place
 from nearcast.domain.json_files import plain_json, read_json_object, write_json
 from nearcast.domain.output_folder import PLAN_FILE, new_folder
-from nearcast.domain.plan import Brokers, Plan, PlanReport
+from nearcast.domain.plan import Brokers, Model, Objective, Plan, PlanReport, PlanStatus
 from nearcast.domain.scenario import IndexArray, Scenario
 from nearcast.domain.tables import (
     Chosen,
@@ -31,7 +31,7 @@ from nearcast.domain.tables import (
 from nearcast.domain.validation import first_repeated
 from nearcast.errors import PlanError
 
-__all__ = ["read_plan", "report_to_json", "write_plan"]
+__all__ = ["read_plan", "report_from_json", "report_to_json", "write_plan"]
 
 
 def read_plan(folder: Path, scenario: Scenario) -> tuple[Plan, dict[str, Any]]:
@@ -89,14 +89,14 @@ def write_plan(
     """
     servers, topics, clients = scenario.servers.ids, scenario.topics.ids, scenario.clients.ids
     members, brokers = scenario.members, plan.brokers
-    publishers = np.flatnonzero(members.publishes)
+    publishers = None if members.publishes.all() else np.flatnonzero(members.publishes)
     hosted = pa.array(["cloud", "edge"]).take(pa.array(brokers.on_edge.astype(np.int8)))
     tables = {
         "homes": {"client_id": clients, "server_id": Chosen(servers, plan.homes)},
         "publish": {
-            "topic_id": Chosen(topics, members.topic[publishers]),
-            "client_id": Chosen(clients, members.client[publishers]),
-            "server_id": Chosen(servers, plan.publish[publishers]),
+            "topic_id": Chosen(topics, members.topic, publishers),
+            "client_id": Chosen(clients, members.client, publishers),
+            "server_id": Chosen(servers, plan.publish, publishers),
         },
         "brokers": {
             "topic_id": Chosen(topics, brokers.topic),
@@ -116,6 +116,17 @@ def report_to_json(report: PlanReport) -> dict[str, Any]:
     """Return the content of ``plan.json``: plain values, null for infinite ones and NaN."""
     content: dict[str, Any] = plain_json(report)
     return content
+
+
+def report_from_json(content: dict[str, Any]) -> PlanReport:
+    """Return the report that ``plan.json`` holds."""
+    objective = content["objective"]
+    enums = {
+        "model": Model(content["model"]),
+        "objective": None if objective is None else Objective(objective),
+        "status": PlanStatus(content["status"]),
+    }
+    return PlanReport(**{**content, **enums})
 
 
 def _read_homes(folder: Path, scenario: Scenario) -> IndexArray:

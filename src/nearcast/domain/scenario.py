@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -28,6 +28,8 @@ IndexArray = npt.NDArray[np.int32]
 """Positions in a table: the server, client or topic index, never the user's id."""
 OffsetArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
+
+_ROWS_OF_A_PIECE = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +105,19 @@ class Members:
 
     def __len__(self) -> int:
         return len(self.topic)
+
+    def pieces(self) -> Iterator[slice]:
+        """Give all rows in pieces of whole topics, so that nothing as long as all need be made."""
+        begin = 0
+        while begin < len(self):
+            last = self.topic[min(begin + _ROWS_OF_A_PIECE, len(self)) - 1]
+            end = int(np.searchsorted(self.topic, last, side="right"))
+            yield slice(begin, end)
+            begin = end
+
+    def rows(self, rows: slice) -> Members:
+        """Return some of the rows, not copied."""
+        return Members(*(getattr(self, name)[rows] for name in Members.__slots__))
 
     def topic_start(self, topic_count: int) -> OffsetArray:
         """Return where each topic's rows start; topic n has rows start[n]:start[n + 1]."""

@@ -14,7 +14,7 @@ import pyarrow.csv as pa_csv
 import pyarrow.parquet as pa_parquet
 
 from nearcast.domain.columns import Column, Place
-from nearcast.domain.scenario import IndexArray
+from nearcast.domain.scenario import IndexArray, OffsetArray
 from nearcast.domain.texts import in_one_piece
 from nearcast.errors import PlanError, ScenarioError
 
@@ -47,12 +47,15 @@ class Chosen:
 
     values: pa.Array
     index: IndexArray
+    rows: OffsetArray | None = None
+    """Only these places of `index`; None: all."""
 
     def __len__(self) -> int:
-        return len(self.index)
+        return len(self.index if self.rows is None else self.rows)
 
     def __getitem__(self, rows: slice) -> pa.Array:
-        return self.values.take(pa.array(self.index[rows]))
+        index = self.index[rows] if self.rows is None else self.index[self.rows[rows]]
+        return self.values.take(pa.array(index))
 
 
 def choose_format(wanted: TableFormat, rows: int) -> Literal["csv", "parquet"]:

@@ -8,15 +8,20 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from nearcast.errors import NearcastError
+from nearcast.experiments.closed_loop.rounds import LoopRun
+from nearcast.experiments.demo_loop import show_loop
 from nearcast.experiments.site_measure import LiveSettings, measure_site_clients
 from nearcast.planning.solve import PlanOutcome
 from nearcast.planning.stopping import Stopwatch
 from nearcast.site.layout import SiteSettings
 from nearcast.site.live_site import LiveSite, run_site
-from nearcast.site.swarm import SwarmResult
+from nearcast.site.swarm import Swarm, SwarmResult
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 __all__ = ["STEPS_OF_A_SITE", "DemoTeller", "MethodRun", "PlannedBy", "run_plan"]
 
@@ -51,6 +56,8 @@ class MethodRun:
     startup_s: float
     """Until all servers were ready."""
     seconds: float
+    loop: LoopRun | None = None
+    """What followed: clients moved, and the site planned itself anew."""
 
     @property
     def method(self) -> str:
@@ -59,17 +66,35 @@ class MethodRun:
 
 
 def run_plan(
-    planned: PlannedBy, folder: Path, settings: LiveSettings, teller: DemoTeller
+    planned: PlannedBy,
+    folder: Path,
+    settings: LiveSettings,
+    teller: DemoTeller,
+    spark: SparkSession | None = None,
 ) -> MethodRun:
-    """Run a plan of the scenario in ``run/scenario`` of the demo's folder."""
+    """Run a plan of the scenario in ``run/scenario`` of the demo's folder.
+
+    Parameters
+    ----------
+    spark
+        With it clients move at the end, and the site plans itself anew.
+    """
     watch = Stopwatch()
     with _site(planned, folder, settings, teller) as live:
         startup_s = watch.seconds()
         begin = partial(_begin_step, teller, planned.method)
-        result = measure_site_clients(live, settings, begin, teller.count, is_warm=True)
+        seen: list[tuple[float, LoopRun]] = []
+
+        async def plan_anew(swarm: Swarm) -> None:
+            assert spark is not None
+            seen.append((watch.seconds(), await show_loop(live, swarm, spark, begin)))
+
+        then = None if spark is None else plan_anew
+        result = measure_site_clients(live, settings, begin, teller.count, is_warm=True, then=then)
     if not result.arrivals:
         raise NearcastError(f"no notification arrived under the plan of {planned.method}")
-    return MethodRun(planned, result, startup_s, watch.seconds())
+    measured_s, loop = seen[0] if seen else (watch.seconds(), None)
+    return MethodRun(planned, result, startup_s, measured_s, loop)
 
 
 @contextmanager

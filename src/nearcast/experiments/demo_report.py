@@ -12,6 +12,7 @@ import pyarrow.parquet as pa_parquet
 
 from nearcast.domain.plan import Model
 from nearcast.experiments.demo_live import MethodRun
+from nearcast.experiments.demo_loop import loop_json, loop_section
 from nearcast.experiments.demo_site import Demo, DemoSettings
 from nearcast.experiments.site_measure import to_table
 from nearcast.experiments.vehicles.page import vehicle_sections
@@ -42,6 +43,11 @@ def write_demo_report(demo: Demo, settings: DemoSettings, folder: Path) -> tuple
         title="A city, from its log to a running site",
         more=[
             *_learned_sections(demo),
+            *(
+                loop_section(run.loop, settings.live.delay_factor)
+                for run in demo.runs
+                if run.loop is not None
+            ),
             *_vehicle_sections(demo, folder),
             _next_section(demo, settings, folder),
         ],
@@ -66,6 +72,7 @@ def demo_json(demo: Demo, settings: DemoSettings, notifications: pa.Table) -> di
             _method_json(run, measured[run.method], _predicted(demo, run, factor))
             for run in demo.runs
         ],
+        "replanned": next((loop_json(run.loop) for run in demo.runs if run.loop), None),
         "vehicles": None if demo.drive is None else demo.drive.found,
     }
 

@@ -22,6 +22,7 @@ from nearcast.experiments.demo_live import (
     run_plan,
 )
 from nearcast.experiments.demo_log import LogFacts, compare_with_truth, write_log, write_sites
+from nearcast.experiments.demo_loop import LOOP_STEPS
 from nearcast.experiments.site_measure import LiveSettings
 from nearcast.experiments.vehicles.run import Drive, DriveSettings, drive_simulated
 from nearcast.mobility.synthetic import SyntheticMover, SyntheticParams
@@ -51,13 +52,15 @@ class DemoSettings:
     methods: Sequence[str] = METHODS
     """The first are planned for comparison, the last one by the pipeline itself."""
     live: LiveSettings = field(
-        default_factory=lambda: LiveSettings(delay_factor=100.0, rounds=1, rate_hz=30.0)
+        default_factory=lambda: LiveSettings(delay_factor=40.0, rounds=1, rate_hz=30.0)
     )
     time_limit_s: float = 3.0
     """For a method that searches."""
     seed: int = 1
     vehicles: int = 60
     """That drive past simulated servers; 0: none."""
+    replans: bool = True
+    """Whether clients of the last site move and it plans itself anew."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -78,7 +81,7 @@ class Demo:
 def step_count(settings: DemoSettings) -> int:
     """Return how often `run_demo` begins a step."""
     steps = _OTHER_STEPS + len(_LEARNING) + STEPS_OF_A_SITE * len(settings.methods)
-    return steps + (settings.vehicles > 0)
+    return steps + (settings.vehicles > 0) + LOOP_STEPS * settings.replans
 
 
 def run_demo(settings: DemoSettings, folder: Path, teller: DemoTeller) -> Demo:
@@ -107,10 +110,11 @@ def run_demo(settings: DemoSettings, folder: Path, teller: DemoTeller) -> Demo:
                 run,
                 lambda stage: teller.begin(f"Spark learns from {log_rows:,} rows: {stage}"),
             )
-    teller.begin("planning by the other methods")
-    runs = [
-        run_plan(plan, folder, settings.live, teller) for plan in _plans(settings, learned, folder)
-    ]
+        teller.begin("planning by the other methods")
+        *others, last = _plans(settings, learned, folder)
+        runs = [run_plan(plan, folder, settings.live, teller) for plan in others]
+        replans = spark if settings.replans else None
+        runs.append(run_plan(last, folder, settings.live, teller, replans))
     facts = compare_with_truth(city, learned.scenario)
     drive = _drive(settings, teller) if settings.vehicles else None
     return Demo(city, learned.scenario, log_rows, facts, spark_start_s, learned.stages, runs, drive)

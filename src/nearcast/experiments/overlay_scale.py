@@ -15,6 +15,7 @@ from typing import NamedTuple
 from matplotlib.figure import Figure
 
 from nearcast.experiments.overlay_tables import converged_ring
+from nearcast.links.garbage import without_gc
 from nearcast.overlay.chord_sharp import ChordSharp
 from nearcast.overlay.overlay import Found, NotFound, Overlay
 from nearcast.overlay.simulated import SimulatedOverlay
@@ -23,8 +24,18 @@ from nearcast.pictures.hop_curve import HopSeries, draw_hop_curve
 from nearcast.testing.overlay_ring import OverlayRing
 from nearcast.testing.overlay_world import OverlayWorld
 
-__all__ = ["CHORD_MOST_JOINS", "STATES", "OverlayPoint", "cases", "draw", "insertion_order", "run"]
+__all__ = [
+    "CHORD_MOST_JOINS",
+    "OVERLAYS",
+    "STATES",
+    "OverlayPoint",
+    "cases",
+    "draw",
+    "insertion_order",
+    "run",
+]
 
+OVERLAYS = ("suzaku", "skipgraph", "chordsharp")
 STATES = ("converged", "random", "ascending", "descending", "adversarial", "deleted")
 CHORD_MOST_JOINS = 1000
 """Right after joins its ways are as long as the ring: more keys would take hours."""
@@ -69,15 +80,18 @@ def insertion_order(state: str, count: int, rng: Random) -> list[int]:
 
 
 def cases(
-    counts: Sequence[int], overlays: Sequence[str], most_joins: int
+    counts: Sequence[int], overlays: Sequence[str], states: Sequence[str], most_joins: int
 ) -> list[tuple[str, int, str]]:
     """Return what is measured; tables made by joins only up to `most_joins` keys."""
     chosen = []
     for count in counts:
         for overlay in overlays:
             limit = min(most_joins, CHORD_MOST_JOINS if overlay == "chordsharp" else most_joins)
-            states = STATES if count <= limit else ("converged",)
-            chosen += [(overlay, count, state) for state in states]
+            chosen += [
+                (overlay, count, state)
+                for state in states
+                if state == "converged" or count <= limit
+            ]
     return chosen
 
 
@@ -91,9 +105,9 @@ def run(
 
 
 def _measure(overlay: str, count: int, state: str, seed: int) -> OverlayPoint:
+    gc.collect()  # the overlay before: it has cycles, and nobody has searched for them meanwhile
     rng, started = Random(seed), time.perf_counter()
-    gc.disable()
-    try:
+    with without_gc():
         built = _built(overlay, count, state, rng)
         world, per_key = built.world, built.join_messages() / count
         keys = list(range(count))
@@ -103,8 +117,6 @@ def _measure(overlay: str, count: int, state: str, seed: int) -> OverlayPoint:
         hops, wrong, unanswered = _ask(world, keys, rng, _LOOKUPS // 10 if is_long else _LOOKUPS)
         if state == "converged":
             per_key = _join_more(built, count, rng)
-    finally:
-        gc.enable()
     return OverlayPoint(
         overlay,
         count,

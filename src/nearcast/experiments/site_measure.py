@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -55,6 +55,7 @@ def measure_site_clients(
     count: OnCount = lambda done, total: None,
     *,
     is_warm: bool = False,
+    then: Callable[[Swarm], Awaitable[None]] | None = None,
 ) -> SwarmResult:
     """Have all clients of a site take part; return what arrived.
 
@@ -66,12 +67,17 @@ def measure_site_clients(
         Called with how much of a step is done, and of how much.
     is_warm
         Whether each publisher publishes once before, so that it knows where to.
+    then
+        What the clients do afterwards, while they are still connected.
     """
     import uvloop
 
     async def act() -> SwarmResult:
         async with connected_swarm(live, begin, count) as swarm:
-            return await measure_publishing(live, swarm, settings, begin, count, is_warm=is_warm)
+            found = await measure_publishing(live, swarm, settings, begin, count, is_warm=is_warm)
+            if then is not None:
+                await then(swarm)
+            return found
 
     return uvloop.run(act())
 

@@ -181,7 +181,7 @@ def _measure_subscriptions(clients: int, edges: int, folder: Path) -> dict[str, 
     for client, topic in _wishes(planned.at(1)):
         server.clients.subscriptions.subscribe(client, Subscribe(1, topic), _NOW_S)
     return {
-        "edge_subscriptions": server.subscribers.subscriptions,
+        "edge_subscriptions": server.subscribers.table.subscriptions,
         "subscription_messages": messages,
     }
 

@@ -23,6 +23,8 @@ class Effects:
         self.local: deque[FlowMessage] = deque()
         """Messages of this server to itself."""
         self.publications: list[Publication] = []
+        self.not_entitled = 0
+        """Messages that their senders had no right to send."""
         self._sends: list[tuple[str, FlowMessage]] = []
         self._incidents: list[FlowIncident] = []
         self._requests: list[ProcessRequest] = []

@@ -40,6 +40,9 @@ class ComponentReport(msgspec.Struct, frozen=True):
     """Why it does not run here; empty: nothing is against it."""
     set_aside: int = 0
     """Messages that ended the process of processors, each alone; they are not processed."""
+    mapping_errors: int = 0
+    """Messages from this server for which the mapping was of no use; their index comes from all of
+    the message."""
 
 
 class FlowReport(msgspec.Struct, frozen=True):
@@ -48,21 +51,21 @@ class FlowReport(msgspec.Struct, frozen=True):
     flow: str
     run: int
     components: tuple[ComponentReport, ...]
-    mapping_errors: int
-    """Messages for which a mapping was of no use; their index comes from all of the message."""
 
 
 def report_of(flow: RunningFlow) -> FlowReport:
     """Return how a flow is doing."""
     components = tuple(_component(flow, name) for name in flow.order.flow.components)
-    return FlowReport(flow.order.flow.name, flow.order.number, components, flow.mapping_errors)
+    return FlowReport(flow.order.flow.name, flow.order.number, components)
 
 
 def _component(flow: RunningFlow, name: str) -> ComponentReport:
     instance, outputs = flow.instances.get(name), flow.outputs.get(name)
     outgoing = sum(len(box) for (component, _), box in flow.outboxes.items() if component == name)
+    errors = flow.mapping_errors[name]
     if instance is None or outputs is None:
-        return ComponentReport(name, (), 0, outgoing, 0, 0, 0, 0, (), flow.refusals.get(name, ""))
+        refusal = flow.refusals.get(name, "")
+        return ComponentReport(name, (), 0, outgoing, 0, 0, 0, 0, (), refusal, 0, errors)
     return ComponentReport(
         name,
         instance.ledger.parts_of(flow.server),
@@ -79,4 +82,5 @@ def _component(flow: RunningFlow, name: str) -> ComponentReport:
         ),
         instance.worker.problem,
         instance.worker.set_aside,
+        errors,
     )

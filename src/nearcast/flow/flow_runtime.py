@@ -298,6 +298,11 @@ class FlowRuntime:
             flow.process()
 
     @property
+    def not_entitled(self) -> int:
+        """How many messages about hand-overs their senders had no right to send."""
+        return self._effects.not_entitled
+
+    @property
     def is_idle(self) -> bool:
         """Whether nothing comes of any event before the next `obey`, once actions were taken."""
         return not self._flows and not self._on_commit

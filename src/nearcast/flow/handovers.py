@@ -13,6 +13,7 @@ from functools import partial
 
 from msgspec import structs
 
+from nearcast.flow.hand_over_times import HandOverTimes
 from nearcast.flow.instance import Instance
 from nearcast.flow.ledger import Ledger, covers, describe_part
 from nearcast.flow.messages import (
@@ -26,6 +27,7 @@ from nearcast.flow.messages import (
     Settled,
     TakenFrom,
     Took,
+    where_of,
 )
 from nearcast.flow.queued import Source
 from nearcast.flow.running_flow import RunningFlow
@@ -48,10 +50,9 @@ class HandOvers:
         """Hand-overs that were given, taken or settled here, while that is not durable."""
         self.pending: set[int] = set()
         """Hand-overs whose states are being taken in."""
+        self._times = HandOverTimes(flow.clock)
         self._repeat_at = 0.0
         """When to say again what was not answered; at once after a start."""
-        self.lies = 0
-        """Messages that their senders had no right to send."""
 
     # Giving
 
@@ -65,12 +66,12 @@ class HandOvers:
         problem = self._against(instance, part, to)
         if problem or instance is None:
             return problem
-        problems, is_told = list[str](), False
+        problems, is_told, asked_s = list[str](), False, self._flow.clock()
 
         def go_on(is_possible: bool, state: bytes | None) -> bool:
             reason = self._against(instance, part, to) or self._against_state(is_possible, state)
             if not reason:
-                self._begin(instance, part, to, state)
+                self._times.begin(self._begin(instance, part, to, state), asked_s)
             elif is_told:
                 detail = f"{describe_part(part)} to {to}: {reason}"
                 self._flow.incident(component, "not moved", detail)
@@ -109,7 +110,7 @@ class HandOvers:
             return f"its state of {len(state or b'')} bytes is too large to be sent"
         return ""
 
-    def _begin(self, instance: Instance, part: Part, to: str, state: bytes | None) -> None:
+    def _begin(self, instance: Instance, part: Part, to: str, state: bytes | None) -> int:
         flow, component = self._flow, instance.where[2]
         others = [one for one in instance.ledger.exceptions(part) if one.server != self._server]
         number, taken = flow.rng.getrandbits(62), instance.all_taken(part)
@@ -121,6 +122,7 @@ class HandOvers:
         instance.under_way[number] = UnderWay(to, message, drain)
         instance.waiting[number] = instance.drop_queued(part)
         self._store(instance, number, partial(self._send, instance, number))
+        return number
 
     def _send(self, instance: Instance, number: int) -> None:
         one = instance.under_way.get(number)
@@ -135,13 +137,14 @@ class HandOvers:
             return  # said again while it is being stored, or nothing is known of it now
         one = instance.under_way.get(message.number) if instance is not None else None
         if instance is None or one is None:
-            self._flow.effects.send(sender, Settled(*message_where(message), message.number))
+            self._flow.effects.send(sender, Settled(*where_of(message), message.number))
         elif one.to != sender:
-            self.lies += 1
+            self._flow.effects.not_entitled += 1
         elif not one.is_taken:
-            bare = structs.replace(one.message, state=None, taken=())
-            instance.under_way[message.number] = structs.replace(one, message=bare, is_taken=True)
-            self._attempts.pop(message.number, None)
+            number, bare = message.number, structs.replace(one.message, state=None, taken=())
+            instance.under_way[number] = structs.replace(one, message=bare, is_taken=True)
+            self._attempts.pop(number, None)
+            self._times.end_hold_up(number)
             instance.has_change = True
             self._tell_waiting(instance, message.number, one.message.part, sender)
 
@@ -150,7 +153,7 @@ class HandOvers:
         instance = self._flow.instances.get(message.component)
         one = instance.under_way.get(message.number) if instance is not None else None
         if instance is None or one is None or one.to != sender:
-            self.lies += 1
+            self._flow.effects.not_entitled += 1
         elif not one.is_taken and message.attempt == self._attempts.get(message.number):
             self.take_back(instance, one, f"{sender} refused: {message.reason}")
 
@@ -174,7 +177,8 @@ class HandOvers:
         self._place(instance, one.message)
         del instance.under_way[number]
         self._attempts.pop(number, None)
-        self._flow.incident(component, "taken back", f"{describe_part(part)}: {reason}")
+        detail = f"{describe_part(part)}: {reason}{self._times.tell(number)}"
+        self._flow.incident(component, "taken back", detail)
         self._tell_waiting(instance, number, part, self._server)
         self._store(instance, number, partial(self._flow.tell_finder, component))
 
@@ -194,8 +198,9 @@ class HandOvers:
                 self._store(instance, number, partial(self._tell_settled, instance, one))
 
     def _tell_settled(self, instance: Instance, one: UnderWay) -> None:
-        self._flow.effects.send(one.to, Settled(*instance.where, one.message.number))
-        detail = f"{describe_part(one.message.part)} to {one.to}"
+        part, number = one.message.part, one.message.number
+        self._flow.effects.send(one.to, Settled(*instance.where, number))
+        detail = f"{describe_part(part)} to {one.to}{self._times.tell(number)}"
         self._flow.incident(instance.where[2], "handed over", detail)
 
     # Taking
@@ -229,17 +234,18 @@ class HandOvers:
             return not reason
 
         self.pending.add(number)
+        self._times.arrive(number)
         instance.take_in(message.state, go_on)
 
     def _refuse(self, sender: str, message: HandOver, reason: str) -> None:
-        about = (*message_where(message), message.number, message.attempt)
-        self._flow.effects.send(sender, Refuse(*about, reason))
+        refuse = Refuse(*where_of(message), message.number, message.attempt, reason)
+        self._flow.effects.send(sender, refuse)
 
     def _take(self, instance: Instance, sender: str, message: HandOver) -> None:
-        number = message.number
+        number, part = message.number, message.part
         self._place(instance, message)
-        instance.inherit(message.part, self._known_sources(message))
-        instance.takings[number] = Taking(number, sender, message.part)
+        instance.inherit(part, self._known_sources(message))
+        instance.takings[number] = Taking(number, sender, part)
         self._flow.unsettled.add(number)
         self._store(instance, number, partial(self._tell_taken, instance, number))
 
@@ -256,7 +262,7 @@ class HandOvers:
             or not all(excepted.holds(one.part, sender) for one in own)
             or instance.gives(part)
         ):
-            self.lies += 1
+            self._flow.effects.not_entitled += 1
             return "what is handed over is held here"
         if (
             len(instance.ledger) + len(message.exceptions) + 2 > settings.ledger_parts
@@ -290,7 +296,7 @@ class HandOvers:
         taking = instance.takings.get(number)
         if taking is not None:
             self._flow.effects.send(taking.giver, Took(*instance.where, number))
-            detail = f"{describe_part(taking.part)} from {taking.giver}"
+            detail = f"{describe_part(taking.part)} from {taking.giver}{self._times.tell(number)}"
             self._flow.incident(instance.where[2], "taken", detail)
         self._flow.tell_finder(instance.where[2])
 
@@ -314,17 +320,13 @@ class HandOvers:
         """Tell how far an outbox of this server is done."""
         outbox = self._flow.outboxes.get((message.component, message.topic))
         if outbox is not None:
-            about = (*message_where(message), message.topic, outbox.birth, outbox.floor)
+            about = (*where_of(message), message.topic, outbox.birth, outbox.floor)
             self._flow.effects.send(sender, Floor(*about))
 
     def on_floor(self, sender: str, message: Floor) -> None:
         """Hear how far an outbox is done."""
         instance = self._flow.instances.get(message.component)
-        if instance is not None and any(
-            (one.server, one.topic) == (sender, message.topic)
-            for inherited in instance.inherited
-            for one in inherited.taken
-        ):
+        if instance is not None and (sender, message.topic) in instance.inherited_sources:
             instance.on_floor(Source(sender, message.topic, message.birth), message.floor)
 
     # Times
@@ -378,8 +380,7 @@ class HandOvers:
         for number, one in instance.under_way.items():
             if server in (None, one.to):
                 self._send(instance, number)
-        sources = {(one.server, one.topic) for each in instance.inherited for one in each.taken}
-        for name, topic in sorted(sources):
+        for name, topic in sorted(instance.inherited_sources):
             if server in (None, name):
                 self._flow.effects.send(name, FloorWanted(*instance.where, topic))
 
@@ -393,8 +394,3 @@ class HandOvers:
             then()
 
         self._flow.effects.after_commit(on_durable)
-
-
-def message_where(message: HandOver | Took | FloorWanted) -> tuple[str, int, str]:
-    """Return flow, run and component of a message."""
-    return message.flow, message.run, message.component

@@ -293,6 +293,11 @@ class Instance:
         if kept:
             self.inherited.append(Inherited(part, kept))
 
+    @property
+    def inherited_sources(self) -> set[tuple[str, str]]:
+        """Servers with topics whose outboxes are asked how far they are done."""
+        return {(one.server, one.topic) for each in self.inherited for one in each.taken}
+
     def on_floor(self, source: Source, floor: int) -> None:
         """Hear from an outbox how far it is done; forget what need not be remembered."""
         if source not in self.taken:

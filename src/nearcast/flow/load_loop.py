@@ -17,6 +17,7 @@ __all__ = [
     "GiveBack",
     "LoadLoop",
     "LoadSettings",
+    "NoRoom",
     "OfferRoom",
     "SeekRoom",
     "ServerLoad",
@@ -95,7 +96,19 @@ class GiveBack:
     why: str
 
 
-Decision = OfferRoom | SeekRoom | Give | GiveBack
+@dataclass(frozen=True, slots=True)
+class NoRoom:
+    """Tell that nobody has room for what should be given; once until that changes."""
+
+    flow: str
+    component: str
+    part: Part
+    nets: Sequence[NetPath]
+    """Where it was looked for."""
+    why: str
+
+
+Decision = OfferRoom | SeekRoom | Give | GiveBack | NoRoom
 
 
 class LoadLoop:
@@ -111,6 +124,8 @@ class LoadLoop:
         self._number = 0
         self._sought: tuple[Shed, tuple[NetPath, ...], float] | None = None
         """What is to be given, in which nets room is still to be looked for, and until when."""
+        self._has_no_room = False
+        """Whether nobody had room when it was last looked for, which was told."""
 
     def on_loads(
         self, server: ServerLoad, instances: Sequence[InstanceLoad], now: float
@@ -118,6 +133,7 @@ class LoadLoop:
         """Take what was measured since the last call."""
         is_over = self._is_over(server, instances)
         is_under = server.busy_share <= self._settings.underloaded and not is_over
+        self._has_no_room &= is_over
         self._over_since_s = _since(self._over_since_s, is_over, now)
         self._under_since_s = _since(self._under_since_s, is_under, now)
         decisions = self._offer(now)
@@ -135,6 +151,7 @@ class LoadLoop:
         if server is None:
             return self._seek_next(now)
         shed, self._sought = self._sought[0], None
+        self._has_no_room = False
         self._rest(now)
         return [Give(shed.flow, shed.component, shed.part, server, shed.why)]
 
@@ -184,9 +201,13 @@ class LoadLoop:
         shed = choose_shed(instances)
         if shed is None:
             return []
-        nets = dict.fromkeys((shed.net, self._net, CLOUD) if shed.part.net is None else (shed.net,))
-        self._sought = (shed, tuple(nets), now)
+        self._sought = (shed, self._nets_for(shed), now)
         return self._seek_next(now)
+
+    def _nets_for(self, shed: Shed) -> tuple[NetPath, ...]:
+        if shed.part.net is not None:
+            return (shed.net,)
+        return tuple(dict.fromkeys((shed.net, self._net, CLOUD)))
 
     def _seek_next(self, now: float) -> list[Decision]:
         """Look in the next net: where the messages come from, then here, then in the cloud."""
@@ -195,7 +216,11 @@ class LoadLoop:
         if not nets:
             self._sought = None
             self._rest(now)
-            return []
+            if self._has_no_room:
+                return []
+            self._has_no_room = True
+            about = (shed.flow, shed.component, shed.part, self._nets_for(shed), shed.why)
+            return [NoRoom(*about)]
         self._number += 1
         self._sought = (shed, nets[1:], now + self._settings.seek_s)
         return [SeekRoom(self._number, nets[0])]

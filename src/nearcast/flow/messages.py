@@ -26,6 +26,7 @@ __all__ = [
     "Took",
     "Work",
     "WorkItem",
+    "where_of",
 ]
 
 Number = Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
@@ -195,3 +196,8 @@ FlowMessage = (
     | HeldWanted
     | Held
 )
+
+
+def where_of(message: HandOver | Took | FloorWanted) -> tuple[str, int, str]:
+    """Return flow, run and component of a message."""
+    return message.flow, message.run, message.component

@@ -129,7 +129,8 @@ class Orphans:
             len(message.placed) > 2 * settings.ledger_parts
             or len(message.under_way) > 2 * settings.hand_overs
         ):
-            self._hand_overs.lies += 1  # no server has so many; to compare them would take long
+            # no server has so many; to compare them would take long
+            self._flow.effects.not_entitled += 1
             return
         answers = self._answers[component]
         answers[sender] = _Answer(message.placed, message.under_way)

@@ -16,6 +16,7 @@ from nearcast.flow.stored import OutboxRecord, decode_outbox_record
 from nearcast.routing.chance import Chance
 from nearcast.routing.keys import NetPath
 from nearcast.spool.changes import LiveTopic, TopicChange
+from nearcast.wire.backoff import next_wait_s
 
 __all__ = ["FindTarget", "Outbox", "Parcel"]
 
@@ -234,7 +235,7 @@ class Outbox:
             entry.redirects, entry.is_astray = 0, False
             self._again(entry)
         if late:
-            self._retry_s = min(2 * self._retry_s, self._settings.longest_retry_s)
+            self._retry_s = next_wait_s(self._retry_s, self._settings.longest_retry_s)
         return bool(late)
 
     def _in_flight_entries(self) -> list[_Entry]:

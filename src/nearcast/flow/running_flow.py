@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 
@@ -68,7 +69,7 @@ class RunningFlow:
         clock: Callable[[], float],
         watch: ProcessorWatch | None = None,
     ) -> None:
-        self._clock, self._watch = clock, watch
+        self.clock, self._watch = clock, watch
         self.server, self.order, self.settings, self.effects = server, order, settings, effects
         self._net, self._make_runner, self._finder, self.rng = net, make_runner, finder, rng
         self._recovered = dict(recovered)
@@ -80,7 +81,8 @@ class RunningFlow:
         """Why components do not run here, by component."""
         self.unsettled: set[int] = set()
         """Hand-overs that were taken here and are not settled."""
-        self.mapping_errors = 0
+        self.mapping_errors = Counter[str]()
+        """Messages for which a mapping was of no use, by the component that they are for."""
         self._owners: dict[str, Ledger] = {}
         self._mappings: dict[str, IndexMapping] = {}
         self._met: set[tuple[str, NetPath]] = set()
@@ -119,7 +121,7 @@ class RunningFlow:
             return None
         make_worker = partial(self._make_worker, component, runner)
         made = Instance(
-            self.server, self.where(component), self.settings, make_worker, stored, self._clock
+            self.server, self.where(component), self.settings, make_worker, stored, self.clock
         )
         self.instances[component] = made
         self.unsettled.update(made.takings)
@@ -143,7 +145,7 @@ class RunningFlow:
         failures: list[Failure],
     ) -> Worker:
         if runner is not None:
-            return InlineWorker(runner, state, self.settings.batch, self._clock, failures)
+            return InlineWorker(runner, state, self.settings.batch, self.clock, failures)
         name = StoredName(self.order.flow.name, self.order.number, "instance", component)
         declared = self.order.flow.components[component]
         settings = TopicSettings(
@@ -154,7 +156,7 @@ class RunningFlow:
             guard=self.settings.guard,
             inline=False,
         )
-        return HostedWorker(settings, state, self.effects.ask, self._clock, failures)
+        return HostedWorker(settings, state, self.effects.ask, self.clock, failures)
 
     def _recover(self, component: str) -> None:
         name = StoredName(self.order.flow.name, self.order.number, "instance", component)
@@ -210,7 +212,10 @@ class RunningFlow:
 
     def _post(self, component: str, topic: str, made: Publication, waits_for: int) -> None:
         mapped = self._mappings[component].index_of(made.payload, self.rng)
-        self.mapping_errors += bool(mapped.error)
+        if mapped.error:
+            if not self.mapping_errors[component]:  # later ones are counted only
+                self.incident(component, "mapping failed", mapped.error)
+            self.mapping_errors[component] += 1
         self.outbox(component, topic).append(self._net, mapped.index, made.record(), waits_for)
 
     def _finding(self, component: str) -> Callable[[NetPath, int, bool], str]:

@@ -1,4 +1,4 @@
-"""Areas of interest at the door: GeoJSON or well-known text, in degrees or in kilometres."""
+"""Areas of interest as they come in: GeoJSON or well-known text, in degrees or in kilometres."""
 
 from __future__ import annotations
 

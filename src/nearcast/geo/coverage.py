@@ -13,7 +13,7 @@ from typing import Generic, TypeVar
 import numpy as np
 
 from nearcast.errors import AreaError
-from nearcast.geo.bounds import Bounds, Floats, Shape, check_number
+from nearcast.geo.bounds import Bounds, Floats, check_number
 from nearcast.geo.polygon import Polygon
 from nearcast.geo.shapes import Rectangle
 
@@ -77,15 +77,6 @@ class Coverage(Generic[Key]):
             self.at(x_km + margin_km * east, y_km + margin_km * north) == key
             for east, north in _AROUND
         )
-
-    def concerned(self, shape: Shape) -> list[Key]:
-        """Return the servers whose area of coverage shares a point with the shape."""
-        bounds = shape.bounds
-        return [
-            key
-            for key, polygons in self.areas.items()
-            if any(area.bounds.meets(bounds) and shape.meets(area) for area in polygons)
-        ]
 
 
 def _frame(field: Bounds, places: Floats) -> Bounds:

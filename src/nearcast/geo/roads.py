@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from heapq import heapify, heappop, heappush
 from itertools import pairwise
 
 from nearcast.errors import AreaError
@@ -150,25 +150,38 @@ class RoadGraph:
             if check_number(value, name) <= 0:
                 raise AreaError(f"{name} is {value:g}, not above 0")
         parts = [Corridor(road.part(max(0.0, at_km - most_km), at_km), width_km)]
-        # breadth first by roads; a road is met again only by a longer way
-        begun = deque([(road_id, at_km)])
+        captive = self._captive(road_id)
+        # the nearest first: a road is met again only by a longer way
+        behind = [(at_km, name) for name in self._before[road_id]]
+        heapify(behind)
         seen = {road_id}
-        while begun:
-            name, gone_km = begun.popleft()
-            if gone_km >= most_km:
+        while behind:
+            gone_km, name = heappop(behind)
+            if name in seen or gone_km >= most_km:
                 continue
-            for before in sorted(self._before[name] - seen):
-                seen.add(before)
-                length = self._roads[before].length_km
-                is_exit = bool(self._next[before] - seen)
-                wanted = min(length, most_km - gone_km, before_exit_km if is_exit else math.inf)
-                if len(parts) == MOST_PARTS:
-                    raise AreaError(
-                        f"more than {MOST_PARTS} stretches lead to road {road_id!r:.60} "
-                        f"within {most_km:g} km; take a smaller most_km"
-                    )
-                line = self._roads[before].part(length - wanted, length)
-                parts.append(Corridor(line, width_km))
-                if not is_exit:
-                    begun.append((before, gone_km + length))
+            seen.add(name)
+            length = self._roads[name].length_km
+            is_exit = name not in captive
+            wanted = min(length, most_km - gone_km, before_exit_km if is_exit else math.inf)
+            if len(parts) == MOST_PARTS:
+                raise AreaError(
+                    f"more than {MOST_PARTS} stretches lead to road {road_id!r:.60} "
+                    f"within {most_km:g} km; take a smaller most_km"
+                )
+            parts.append(Corridor(self._roads[name].part(length - wanted, length), width_km))
+            if not is_exit:
+                for before in self._before[name] - seen:
+                    heappush(behind, (gone_km + length, before))
         return Union(tuple(parts))
+
+    def _captive(self, road_id: str) -> set[str]:
+        """Return a road and those from which one can drive nowhere but to it."""
+        found, ahead = {road_id}, [road_id]
+        ways_out = {name: len(after) for name, after in self._next.items()}
+        while ahead:
+            for before in self._before[ahead.pop()]:
+                ways_out[before] -= 1
+                if not ways_out[before] and before not in found:
+                    found.add(before)
+                    ahead.append(before)
+        return found

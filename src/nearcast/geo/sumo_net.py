@@ -11,9 +11,11 @@ from nearcast.geo.roads import Road, RoadGraph
 
 __all__ = ["read_sumo_net"]
 
+_CARS = frozenset(("passenger", "all"))
+
 
 def read_sumo_net(file: IO[bytes]) -> RoadGraph:
-    """Return the roads of a network, without those inside junctions.
+    """Return the roads of a network, without those inside junctions and those for no car.
 
     A road's line is its own shape, or else that of its middle lane. SUMO counts in metres.
 
@@ -24,10 +26,14 @@ def read_sumo_net(file: IO[bytes]) -> RoadGraph:
     """
     roads: list[Road] = []
     turns: list[tuple[str, str]] = []
+    without_cars: set[str] = set()
     try:
         for _, element in iterparse(file, events=("end",)):
             if element.tag == "edge" and element.get("function") != "internal":
-                roads.append(_road(element))
+                if _is_for_cars(element):
+                    roads.append(_road(element))
+                else:
+                    without_cars.add(element.get("id", ""))
             elif element.tag == "connection":
                 turns.append((element.get("from", ""), element.get("to", "")))
             if element.tag in ("edge", "connection", "junction", "tlLogic"):
@@ -35,9 +41,23 @@ def read_sumo_net(file: IO[bytes]) -> RoadGraph:
     except ParseError as reason:
         raise AreaError(f"the road network is not XML: {reason}") from None
     if not roads:
-        raise AreaError("the road network has no roads (edge)")
+        raise AreaError("the road network has no roads for cars (edge)")
     # those from and to inner roads of junctions repeat what is known
-    return RoadGraph(roads, [turn for turn in turns if not turn[0].startswith(":")])
+    known = [turn for turn in turns if not turn[0].startswith(":")]
+    return RoadGraph(roads, [turn for turn in known if without_cars.isdisjoint(turn)])
+
+
+def _is_for_cars(edge: Element) -> bool:
+    lanes = edge.findall("lane")
+    return not lanes or any(map(_lets_cars, lanes))
+
+
+def _lets_cars(lane: Element) -> bool:
+    """Tell whether cars may use a lane: with neither attribute all may."""
+    allowed, forbidden = lane.get("allow"), lane.get("disallow", "")
+    if allowed is not None:
+        return not _CARS.isdisjoint(allowed.split())
+    return _CARS.isdisjoint(forbidden.split())
 
 
 def _road(edge: Element) -> Road:

@@ -94,7 +94,7 @@ class Backlog:
         return taken
 
     def take(self, most: int) -> list[Entry]:
-        """Return the next entries, at most so many; each one once, until `rewind`."""
+        """Return the next entries, at most `most`; each one once, until `rewind`."""
         if not self._ahead:
             self._read()
         return [self._ahead.popleft() for _ in range(min(most, len(self._ahead)))]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from typing import Any, Protocol
 
 from nearcast.errors import ConfigError
@@ -11,7 +12,10 @@ from nearcast.links.kafka_settings import KINDS, KafkaSettings
 
 __all__ = [
     "Producer",
+    "answering",
     "check_topics",
+    "commit",
+    "consume_soon",
     "create_topics",
     "ends_of_topic",
     "open_consumer",
@@ -19,6 +23,12 @@ __all__ = [
 ]
 
 _ANSWER_S = 10.0
+_SESSION_MS = 10_000
+"""After it a member of a group that was killed is given up, and others have its topics."""
+_PASSING = frozenset({"_MAX_POLL_EXCEEDED"})
+"""Kafka or the site was away for long: the consumer joins its group again by itself."""
+_NO_LEADER = frozenset({"NOT_LEADER_FOR_PARTITION", "LEADER_NOT_AVAILABLE"})
+_PAUSE_S = 0.1
 _QUIET = {"log_level": "0"}
 """librdkafka writes each try to reconnect to stderr; `error_cb` hears of it too."""
 
@@ -43,8 +53,8 @@ class Producer(Protocol):
     def purge(self) -> None:
         """Give up what is not sent."""
 
-    def flush(self) -> int:
-        """Wait until all is sent or given up."""
+    def flush(self, timeout: float = -1) -> int:
+        """Wait until all is sent or given up; return how many messages are neither in time."""
 
 
 def open_producer(
@@ -85,8 +95,35 @@ def open_consumer(settings: KafkaSettings, group: str, **more: object) -> Any:
         When confluent-kafka is not installed or refuses a setting.
     """
     kafka = _library()
-    own = {"group.id": group, "enable.auto.commit": False, "auto.offset.reset": "earliest"}
+    own = {
+        "group.id": group,
+        "enable.auto.commit": False,
+        "auto.offset.reset": "earliest",
+        "session.timeout.ms": _SESSION_MS,
+    }
     return _made(kafka.Consumer, settings, {**own, **more})
+
+
+def consume_soon(consumer: Any, most: int, wait_s: float) -> list[Any]:
+    """Return messages as soon as there is one; `consume` itself waits until there are `most`."""
+    first: list[Any] = consumer.consume(1, wait_s)
+    found = first + consumer.consume(most - 1, 0) if first else []
+    return [one for one in found if one.error() is None or one.error().name() not in _PASSING]
+
+
+def commit(consumer: Any, batch: Sequence[Any], on_error: Callable[[str], None]) -> None:
+    """Note in Kafka that the messages of a batch are done.
+
+    It may fail when Kafka goes away, or when others have the partitions meanwhile: the messages then
+    come again, here or there, unless those after them are committed.
+    """
+    kafka = _library()
+    after = {(one.topic(), one.partition()): one.offset() + 1 for one in batch}
+    positions = [kafka.TopicPartition(*which, offset) for which, offset in after.items()]
+    try:
+        consumer.commit(offsets=positions, asynchronous=False)
+    except kafka.KafkaException as error:
+        on_error(_said(error))
 
 
 def create_topics(
@@ -136,20 +173,36 @@ def ends_of_topic(settings: KafkaSettings, topic: str) -> dict[int, int]:
     """
     kafka = _library()
     consumer = open_consumer(settings, "nearcast-ends")
-    try:
+    with closing(consumer), answering(settings):
         found = consumer.list_topics(topic, timeout=_ANSWER_S).topics[topic]
         if found.error is not None:
             raise ConfigError(f"Kafka, topic {topic!r}: {found.error.str()}")
         return {
-            number: consumer.get_watermark_offsets(
-                kafka.TopicPartition(topic, number), timeout=_ANSWER_S
-            )[1]
+            number: _end_of(consumer, kafka.TopicPartition(topic, number))
             for number in found.partitions
         }
+
+
+def _end_of(consumer: Any, partition: Any) -> int:
+    """Return the offset after the last record; a partition without a leader gets one soon."""
+    limit = time.monotonic() + _ANSWER_S
+    while True:
+        try:
+            return int(consumer.get_watermark_offsets(partition, timeout=_ANSWER_S)[1])
+        except _library().KafkaException as error:
+            if error.args[0].name() not in _NO_LEADER or time.monotonic() > limit:
+                raise
+            time.sleep(_PAUSE_S)
+
+
+@contextmanager
+def answering(settings: KafkaSettings) -> Iterator[None]:
+    """Turn an error of Kafka into a ConfigError with one sentence."""
+    kafka = _library()
+    try:
+        yield
     except kafka.KafkaException as error:
         raise ConfigError(f"Kafka at {settings.bootstrap}: {_said(error)}") from None
-    finally:
-        consumer.close()
 
 
 def _topics(settings: KafkaSettings) -> tuple[set[str], Any]:

@@ -7,9 +7,10 @@ after a crash. `Record.identity`, the header ``id``, is the same then.
 from __future__ import annotations
 
 import base64
-from typing import Any, NamedTuple, TypeVar
+from typing import Annotated, Any, NamedTuple, TypeVar
 
 import msgspec
+from msgspec import Meta
 
 from nearcast.errors import WireError
 from nearcast.links.kafka_settings import KafkaSettings
@@ -25,6 +26,7 @@ __all__ = [
     "notification_record",
     "publication_record",
     "read_alert",
+    "read_identity",
     "read_publication",
 ]
 
@@ -34,6 +36,12 @@ _NOTIFICATION_FIELDS = (
     *("received_us", "processing_us", "processed_us", "notified_us", "size_bytes", "durable"),
 )
 _encode = msgspec.json.Encoder().encode
+_LARGEST_VALUE_BYTES = 1 << 18
+"""Of a record: several times a datagram, and an alert of it is one that Kafka takes."""
+_LONGEST_IDENTITY_BYTES = 1 << 15
+_Name = Annotated[str, Meta(max_length=1 << 14)]
+_Number = Annotated[int, Meta(ge=0, le=1 << 62)]
+"""Any program that may write to Kafka chooses it: far from where arithmetic fails."""
 
 
 class Record(NamedTuple):
@@ -48,14 +56,14 @@ class Record(NamedTuple):
 class PublicationRecord(msgspec.Struct):
     """The value of a record of ``publications``, ``events`` and ``reports``."""
 
-    topic: str | None
-    client: str
-    time_us: int
+    topic: _Name | None
+    client: _Name
+    time_us: _Number
     x_km: float | None
     y_km: float | None
     action: str
-    epoch: int
-    sequence: int
+    epoch: _Number
+    sequence: _Number
     durable: bool
     server: str
     payload: str
@@ -70,17 +78,17 @@ class PublicationRecord(msgspec.Struct):
 class AlertRecord(msgspec.Struct):
     """The value of a record of ``alerts``: what subscribers of a topic are to be told."""
 
-    topic: str
+    topic: _Name
     payload: str
     """Base64."""
-    time_us: int
+    time_us: _Number
     """Of the message that caused it, at its home."""
     cause: str = ""
     """The identity of the publication that caused it."""
     attributes: dict[str, str | int | float | bool] = {}
     area: str = ""
     """Who is told: clients in it, in km, as GeoJSON or text; empty: all."""
-    valid_until_us: int | None = None
+    valid_until_us: _Number | None = None
     """After it nobody is told."""
 
     @property
@@ -156,14 +164,29 @@ def read_alert(version: bytes | None, value: bytes | None) -> AlertRecord:
     return _read(version, value, AlertRecord)
 
 
+def read_identity(said: bytes | None) -> str:
+    """Return the identity that a record's header says.
+
+    Raises
+    ------
+    WireError
+        When it says none: all such records would count as one.
+    """
+    if not said or len(said) > _LONGEST_IDENTITY_BYTES:
+        raise WireError("the record has no identity" if not said else "its identity is too long")
+    return said.decode(errors="replace")
+
+
 def _read(version: bytes | None, value: bytes | None, kind: type[_Value]) -> _Value:
     if version != VERSION:
         said = "no version" if version is None else f"version {version[:20]!r}"
         raise WireError(f"the record has {said}; this nearcast reads {VERSION.decode()}")
+    if value is not None and len(value) > _LARGEST_VALUE_BYTES:
+        raise WireError(f"the record has {len(value)} bytes; {_LARGEST_VALUE_BYTES} are read")
     try:
         record = msgspec.json.decode(value or b"", type=kind)
         record.data  # noqa: B018  (complains)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, RecursionError) as error:
         raise WireError(f"the record is malformed: {error}") from None
     return record
 

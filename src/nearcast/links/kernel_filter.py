@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ctypes
 import socket
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
+from itertools import chain
 from struct import Struct
 
 from nearcast.wire.framing import FirstWord
@@ -23,11 +24,11 @@ _WHOLE = 0xFFFF_FFFF
 _LOAD_WORD, _AND, _JUMP_EQUAL, _RETURN = 0x20, 0x54, 0x15, 0x06
 
 
-def sort_by_first_word(sock: socket.socket, known: FirstWord, urgent: FirstWord) -> None:
-    """Sort what three sockets of a shared port get, in the order in which they were bound.
+def sort_by_first_word(sock: socket.socket, words: Sequence[FirstWord]) -> None:
+    """Sort what the sockets of a shared port get, in the order in which they were bound.
 
-    The second one gets what begins like `known`, the third one what begins like `urgent`, which
-    has the same mask, and the first one all else.
+    The second one gets what begins like the first of the words, which have the same mask, the
+    next one what begins like the next word, and the first socket all else.
 
     Raises
     ------
@@ -38,11 +39,11 @@ def sort_by_first_word(sock: socket.socket, known: FirstWord, urgent: FirstWord)
         sock,
         _SO_ATTACH_REUSEPORT_CBPF,
         (_LOAD_WORD, 0, 0, 0),
-        (_AND, 0, 0, known.mask),
-        (_JUMP_EQUAL, 0, 1, known.value),
-        (_RETURN, 0, 0, 1),
-        (_JUMP_EQUAL, 0, 1, urgent.value),
-        (_RETURN, 0, 0, 2),
+        (_AND, 0, 0, words[0].mask),
+        *chain.from_iterable(
+            ((_JUMP_EQUAL, 0, 1, word.value), (_RETURN, 0, 0, place))
+            for place, word in enumerate(words, start=1)
+        ),
         (_RETURN, 0, 0, 0),
     )
 

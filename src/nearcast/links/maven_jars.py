@@ -1,7 +1,8 @@
-"""Jars from Maven Central: Apache Kafka for this machine, and Spark's connector to Kafka.
+"""Jars from Maven Central: Kafka, HDFS and S3 for this machine, Spark's ways to Kafka and S3.
 
-``python -m nearcast.links.maven_jars`` fetches both with ``mvn`` into the folder ``kafka`` of the
-Python environment, once; ``make kafka-jars`` calls it.
+``python -m nearcast.links.maven_jars kafka`` fetches Kafka and the connector with ``mvn`` into the
+folder ``kafka`` of the Python environment, once; ``hdfs`` and ``s3`` fetch these. ``make
+kafka-jars``, ``make hdfs-jars`` and ``make s3-jars`` call it.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from xml.sax.saxutils import escape
 
 from nearcast.errors import ConfigError
 
-__all__ = ["BROKER", "CONNECTOR", "JarSet", "fetch", "find_jars"]
+__all__ = ["BROKER", "CONNECTOR", "HDFS", "S3A", "S3_SERVER", "JarSet", "fetch", "find_jars"]
 
 _FETCH_WITHIN_S = 600.0
 
@@ -26,7 +27,9 @@ class _Jar(NamedTuple):
     name: str
     version: str
     alone: bool = False
-    """Whether what it depends on is left out, because pyspark brings it."""
+    """Whether what it depends on is left out, because pyspark or the jar itself brings it."""
+    classifier: str = ""
+    """Which of several jars of the name."""
 
 
 class JarSet(NamedTuple):
@@ -34,6 +37,9 @@ class JarSet(NamedTuple):
 
     folder: str
     jars: tuple[_Jar, ...]
+    what: str = "Apache Kafka"
+    verb: str = "make kafka-jars"
+    """Fetches them."""
 
 
 BROKER = JarSet(
@@ -52,6 +58,38 @@ CONNECTOR = JarSet(
     ),
 )
 """What Spark reads and writes Kafka with; made for the pyspark that nearcast wants."""
+HDFS = JarSet(
+    "hdfs",
+    (
+        _Jar("org.apache.hadoop", "hadoop-client-minicluster", "3.5.0", alone=True),
+        # its folders are made by what its own tests are made with
+        _Jar("org.junit.jupiter", "junit-jupiter-api", "5.10.2"),
+    ),
+    "HDFS",
+    "make hdfs-jars",
+)
+"""A name node and a data node for tests, beside the Hadoop that pyspark brings."""
+S3A = JarSet(
+    "s3a",
+    (
+        _Jar("org.apache.hadoop", "hadoop-aws", "3.5.0", alone=True),
+        # what it needs of Amazon's software: all of it, which it asks for, are 600 MB
+        _Jar("software.amazon.awssdk", "s3", "2.35.4"),
+        _Jar("software.amazon.awssdk", "s3-transfer-manager", "2.35.4"),
+        _Jar("software.amazon.awssdk", "sts", "2.35.4"),
+        _Jar("software.amazon.s3.analyticsaccelerator", "analyticsaccelerator-s3", "1.3.1", True),
+    ),
+    "Hadoop's way to S3",
+    "make s3-jars",
+)
+S3_SERVER = JarSet(
+    "s3-server",
+    (_Jar("org.gaul", "s3proxy", "2.6.0", alone=True, classifier="jar-with-dependencies"),),
+    "an S3 server",
+    "make s3-jars",
+)
+"""S3Proxy, for tests."""
+_SETS = {"kafka": (BROKER, CONNECTOR), "hdfs": (HDFS,), "s3": (S3A, S3_SERVER)}
 
 
 def find_jars(wanted: JarSet, root: Path | None = None) -> list[Path]:
@@ -66,7 +104,7 @@ def find_jars(wanted: JarSet, root: Path | None = None) -> list[Path]:
     found = sorted(folder.glob("*.jar"))
     if not found:
         raise ConfigError(
-            f"{folder}: no jars of Apache Kafka there; `make kafka-jars` fetches them from Maven "
+            f"{folder}: no jars of {wanted.what} there; `{wanted.verb}` fetches them from Maven "
             "Central (it needs mvn and Java 17)"
         )
     return [path.resolve() for path in found]
@@ -86,7 +124,9 @@ def fetch(wanted: JarSet, root: Path | None = None) -> None:
         return
     maven = shutil.which("mvn")
     if maven is None:
-        raise ConfigError("mvn (Apache Maven) is not installed; it fetches the jars of Kafka")
+        raise ConfigError(
+            f"mvn (Apache Maven) is not installed; it fetches the jars of {wanted.what}"
+        )
     root.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".fetch-", dir=root) as scratch:
         pom, libs = Path(scratch, "pom.xml"), Path(scratch, "libs")
@@ -101,7 +141,9 @@ def fetch(wanted: JarSet, root: Path | None = None) -> None:
             raise ConfigError(f"mvn did not end within {_FETCH_WITHIN_S:g} s") from None
         if said.returncode or not any(libs.glob("*.jar")):
             tail = "\n".join((said.stdout + said.stderr).strip().splitlines()[-5:])
-            raise ConfigError(f"mvn could not fetch the jars of Kafka ({wanted.folder}):\n{tail}")
+            raise ConfigError(
+                f"mvn could not fetch the jars of {wanted.what} ({wanted.folder}):\n{tail}"
+            )
         libs.rename(folder)
 
 
@@ -114,6 +156,7 @@ def _pom(wanted: JarSet) -> str:
     dependencies = "".join(
         f"<dependency><groupId>{escape(one.group)}</groupId>"
         f"<artifactId>{escape(one.name)}</artifactId><version>{escape(one.version)}</version>"
+        + (f"<classifier>{one.classifier}</classifier>" if one.classifier else "")
         + (f"<exclusions>{nothing}</exclusions>" if one.alone else "")
         + "</dependency>"
         for one in wanted.jars
@@ -127,7 +170,7 @@ def _pom(wanted: JarSet) -> str:
 
 if __name__ == "__main__":
     try:
-        for one in (BROKER, CONNECTOR):
+        for one in _SETS[sys.argv[1]]:
             fetch(one)
     except ConfigError as error:
         sys.exit(f"error: {error}")

@@ -74,6 +74,8 @@ class MeshPeer:
 
     def send(self, data: bytes) -> None:
         """Send a message, as soon as there is a connection."""
+        if self._current is not None and self._current.channel.is_exhausted:
+            self._renew(self._current)  # a loop with much to do may tick too late for it
         if self._current is not None:
             if not self._current.send(data):
                 self._dropped += 1
@@ -106,9 +108,7 @@ class MeshPeer:
             age_s = time.monotonic() - self._established_at
             is_old = self._decides and age_s > settings.renew_s
             if current.channel.is_exhausted or is_old:
-                self._current = None
-                current.retire()
-                self._dial()
+                self._renew(current)
 
     def state(self) -> LinkState:
         """Return how the link is."""
@@ -195,6 +195,13 @@ class MeshPeer:
             self.on_ended(connection)
 
     # Dialling
+
+    def _renew(self, current: MeshConnection) -> None:
+        """Send nothing more on a connection, and have another one instead."""
+        self._current = None
+        current.retire()
+        if self._dialling is None:
+            self._dial()
 
     def _dial(self) -> None:
         self._retry = None

@@ -21,7 +21,9 @@ def write_secret(path: Path, content: bytes | str, *, sync: bool = True) -> None
     data = content.encode() if isinstance(content, str) else content
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as out:
+        # a draft that is there already may be a link, or of somebody who reads it
+        draft.unlink(missing_ok=True)
+        with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as out:
             out.write(data)
             out.flush()
             if sync:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 
 from nearcast.errors import ConfigError
 from nearcast.links.udp import UdpSocket
@@ -16,7 +17,7 @@ _STRANGERS_BUFFER_BYTES = 1 << 19
 
 
 class SortedPort:
-    """One port with three receive buffers, into which the kernel sorts datagrams.
+    """One port with four receive buffers, into which the kernel sorts datagrams.
 
     Strangers that flood it fill up their own buffer, and cost no more than is read from there.
 
@@ -24,8 +25,9 @@ class SortedPort:
     ----------
     host, port, largest_bytes
         See `UdpSocket`.
-    known, urgent
-        How datagrams of sessions begin, and those of them that are marked as urgent.
+    words
+        How datagrams of sessions begin: most of them, those that are marked as urgent, and those
+        that may wait for others.
 
     Raises
     ------
@@ -33,26 +35,26 @@ class SortedPort:
         When the address cannot be had.
     """
 
-    def __init__(
-        self, host: str, port: int, largest_bytes: int, known: FirstWord, urgent: FirstWord
-    ) -> None:
+    def __init__(self, host: str, port: int, largest_bytes: int, *words: FirstWord) -> None:
         first = UdpSocket(
             host, port, largest_bytes=largest_bytes
         )  # alone: a port in use is noticed
         self.address: Address = first.address
         """Host and port at which it listens."""
-        others = _open_others(first, largest_bytes, known, urgent)
+        others = _open_others(first, largest_bytes, words)
         self.sessions = others[0] if others else first
         """Gets what begins like a session's datagrams, and sends."""
         self.urgent = others[1] if others else None
         """Gets those that are marked as urgent; None where the kernel cannot sort."""
+        self.patient = others[2] if others else None
+        """Gets those that may wait; None as above."""
         self.strangers = first if others else None
         """Gets all else; None as above."""
 
     def receive_errors(self) -> Counter[str]:
         """Return the errors that the kernel reported instead of datagrams, by name."""
         errors = self.sessions.receive_errors + Counter()
-        for other in (self.urgent, self.strangers):
+        for other in (self.urgent, self.patient, self.strangers):
             if other is not None:
                 errors += other.receive_errors
         return errors
@@ -61,7 +63,7 @@ class SortedPort:
         """Return how many datagrams of sessions were not handed on; None where nobody counts."""
         counted = [
             (one.kernel_drops(), one.muted_drops)
-            for one in (self.sessions, self.urgent)
+            for one in (self.sessions, self.urgent, self.patient)
             if one is not None
         ]
         if any(kernel is None for kernel, _ in counted):
@@ -70,25 +72,25 @@ class SortedPort:
 
     def close(self) -> None:
         """Let go of the port."""
-        for one in (self.sessions, self.urgent, self.strangers):
+        for one in (self.sessions, self.urgent, self.patient, self.strangers):
             if one is not None:
                 one.close()
 
 
 def _open_others(
-    first: UdpSocket, largest_bytes: int, known: FirstWord, urgent: FirstWord
-) -> tuple[UdpSocket, UdpSocket] | None:
+    first: UdpSocket, largest_bytes: int, words: Sequence[FirstWord]
+) -> list[UdpSocket] | None:
     host, port = first.address
     opened: list[UdpSocket] = []
     try:
         first.share_port()
-        opened.append(UdpSocket(host, port, largest_bytes=largest_bytes, shared=True))
-        opened.append(UdpSocket(host, port, largest_bytes=largest_bytes, shared=True))
-        opened[1].sort_by(known, urgent)
+        while len(opened) < len(words):
+            opened.append(UdpSocket(host, port, largest_bytes=largest_bytes, shared=True))
+        opened[-1].sort_by(words)
     except (OSError, ConfigError):
         for one in opened:
             one.close()
         first.share_port(False)
         return None
     first.set_receive_buffer(_STRANGERS_BUFFER_BYTES)
-    return opened[0], opened[1]
+    return opened

@@ -9,7 +9,7 @@ import socket
 import struct
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -202,7 +202,7 @@ class UdpSocket:
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, size_bytes)
 
     def send_to_groups(self, interface: str, ttl: int) -> None:
-        """Have datagrams to multicast groups leave at an interface, and pass so many routers.
+        """Have datagrams to multicast groups leave at an interface, and pass up to `ttl` routers.
 
         Parameters
         ----------
@@ -229,9 +229,9 @@ class UdpSocket:
             raise OSError(errno.EOPNOTSUPP, "ports cannot be shared here")
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, shared)
 
-    def sort_by(self, known: FirstWord, urgent: FirstWord) -> None:
-        """Sort what this and two earlier sockets of a shared port get, see `sort_by_first_word`."""
-        sort_by_first_word(self._socket, known, urgent)
+    def sort_by(self, words: Sequence[FirstWord]) -> None:
+        """Sort what this and earlier sockets of a shared port get, see `sort_by_first_word`."""
+        sort_by_first_word(self._socket, words)
 
     def drop(self, indices: Collection[int]) -> None:
         """Receive nothing for these sessions and, as before, all for others.

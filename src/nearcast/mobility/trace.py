@@ -1,7 +1,7 @@
-"""Recorded traces: Parquet files of who was where when, as SUMO writes them (FCD) or as anybody.
+"""Recorded traces: Parquet files of who was where when.
 
 Columns: ``time_s``, ``vehicle``, ``x_km`` and ``y_km`` (or ``lon`` and ``lat`` in WGS84 degrees),
-``speed_mps``, ``angle_deg``.
+``speed_mps``, ``angle_deg``; or those of SUMO's ``--fcd-output FILE.parquet``, in metres.
 """
 
 from __future__ import annotations
@@ -24,8 +24,18 @@ __all__ = ["TraceMover", "write_trace"]
 
 _MOST_KM = 1e6
 _MOST_MPS = 200.0
+_ROUNDING_S = 1e-6
 _KM = ("x_km", "y_km")
 _DEGREES = ("lon", "lat")
+_SUMO = {
+    "timestep_time": "time_s",
+    "vehicle_id": "vehicle",
+    "vehicle_x": "x_km",
+    "vehicle_y": "y_km",
+    "vehicle_speed": "speed_mps",
+    "vehicle_angle": "angle_deg",
+}
+"""SUMO's names of the columns; its metres become kilometres."""
 
 
 class TraceMover:
@@ -70,15 +80,30 @@ class TraceMover:
         self._check_once(file)
 
     def moments(self) -> Iterator[Moment]:
-        """Return the times of the trace in order, the first one as second 0."""
-        for begin, end in self._slices():
+        """Return the seconds of the trace, from 0 on.
+
+        Rows may come more or less often than that, and of each vehicle at its own times: from its
+        first row to its last one a vehicle is where it was last.
+        """
+        seconds = np.floor(self._times - self._times[0] + _ROUNDING_S).astype(np.int64).tolist()
+        names = [self._vehicle_of[row] for row in self._order]
+        ends = dict(zip(names, seconds, strict=True))
+        last: dict[str, int] = {}
+        row = 0
+        for second in range(seconds[-1] + 1):
+            while row < len(seconds) and seconds[row] <= second:
+                last[names[row]] = row
+                row += 1
+            for name in [one for one in last if ends[one] < second]:
+                del last[name]
+            rows = np.fromiter(last.values(), np.int64, len(last))
             yield Moment(
-                float(self._times[begin] - self._times[0]),
-                [self._vehicle_of[row] for row in self._order[begin:end]],
-                self._x_km[begin:end],
-                self._y_km[begin:end],
-                self._speed[begin:end],
-                self._angle[begin:end],
+                float(second),
+                list(last),
+                self._x_km[rows],
+                self._y_km[rows],
+                self._speed[rows],
+                self._angle[rows],
             )
 
     def _slices(self) -> Iterator[tuple[int, int]]:
@@ -118,6 +143,8 @@ def _read(file: Path) -> pa.Table:
     except (OSError, pa.ArrowException) as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise ConfigError(f"{file}: not a Parquet file that can be read: {reason:.120}") from None
+    if "time_s" not in table.column_names and set(_SUMO) <= set(table.column_names):
+        table = _of_sumo(file, table)
     known = set(table.column_names)
     missing = [one for one in ("time_s", "vehicle", "speed_mps", "angle_deg") if one not in known]
     if not set(_KM) <= known and not set(_DEGREES) <= known:
@@ -139,6 +166,17 @@ def _read(file: Path) -> pa.Table:
             kind = table.schema.field(one).type
             if not (pa.types.is_floating(kind) or pa.types.is_integer(kind)):
                 raise ConfigError(f"{file}: column {one} holds {kind}, not numbers")
+    return table
+
+
+def _of_sumo(file: Path, table: pa.Table) -> pa.Table:
+    table = table.select(list(_SUMO)).rename_columns(list(_SUMO.values()))
+    for name in _KM:
+        try:
+            km = pc.divide(pc.cast(table[name], pa.float64()), 1000.0)
+        except pa.ArrowException:
+            raise ConfigError(f"{file}: column vehicle_{name[0]} holds no numbers") from None
+        table = table.set_column(table.column_names.index(name), name, km)
     return table
 
 

@@ -65,7 +65,7 @@ def predict_site(
     known = None if isinstance(cost, PlacementCost) else cost
     parts = pair_parts(scenario, plan, known)
     delays = topic_delays(scenario, model, parts)
-    share = delivery_share(scenario, model, receivers_of(scenario))
+    share = delivery_share(scenario, model, receivers_of(scenario.members))
     all_shares = max(float(share.sum()), np.finfo(np.float64).tiny)
 
     def mean(of_topics: FloatArray) -> float:

@@ -16,7 +16,7 @@ from nearcast.pipeline.spark_errors import clear_errors
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["TaskProgress", "named_jobs", "watch_tasks"]
+__all__ = ["TaskProgress", "described_jobs", "named_jobs", "watch_tasks"]
 
 _EVERY_S = 0.25
 
@@ -35,11 +35,17 @@ class TaskProgress:
 @contextmanager
 def named_jobs(spark: SparkSession, name: str) -> Iterator[None]:
     """Let Spark's pages show a name for all jobs of a block, and tell its errors in a sentence."""
+    with described_jobs(spark, name), clear_errors(f"stage {name}"):
+        yield
+
+
+@contextmanager
+def described_jobs(spark: SparkSession, name: str) -> Iterator[None]:
+    """Let Spark's pages show a name for all jobs of a block."""
     context = spark.sparkContext
     context.setJobDescription(f"nearcast {name}")
     try:
-        with clear_errors(f"stage {name}"):
-            yield
+        yield
     finally:
         # The JVM may be gone, which the error of the block says.
         with suppress(Py4JError, OSError):

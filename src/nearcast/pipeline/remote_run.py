@@ -7,13 +7,13 @@ import os
 import shutil
 import uuid
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from nearcast.errors import OutputError
+from nearcast.errors import NearcastError, OutputError
 from nearcast.pipeline.hadoop_paths import HadoopPath
-from nearcast.pipeline.run_folder import RUN_FILE, open_run_folder
+from nearcast.pipeline.run_folder import LOCK_FILE, RUN_FILE, open_run_folder
 
 __all__ = ["check_remote_folder", "default_work_folder", "fetch_file", "open_remote_folder"]
 
@@ -40,27 +40,34 @@ def open_remote_folder(
 ) -> Iterator[Path]:
     """Give a folder of this machine to write a run into; at the end it is brought to `folder`.
 
-    What an interrupted run has finished waits in `work` for the same command. An earlier run
-    stays until the new one is there; in an object store, where renaming means copying, it is
-    away while that takes.
+    What an interrupted run has finished waits in `work` for the same command, and so does a whole
+    one that could not be brought. An earlier run stays until the new one is there; in an object
+    store, where renaming means copying, it is away while that takes.
     """
     check_remote_folder(folder, overwrite)
     here = work / _name(folder)
     with open_run_folder(here, True, made_of) as unfinished:
         yield unfinished
+        _bring(unfinished, folder)
+    shutil.rmtree(here, ignore_errors=True)
+
+
+def _bring(whole: Path, folder: HadoopPath) -> None:
     arriving, before = (folder.beside(f".{uuid.uuid4().hex[:12]}") for _ in range(2))
     try:
-        arriving.bring(str(here.absolute()))
+        arriving.bring(str(whole.absolute()))
+        (arriving / LOCK_FILE).delete()
         if folder.exists():
             folder.rename(before)
         arriving.rename(folder)
     except BaseException:
-        if before.exists() and not folder.exists():
-            before.rename(folder)
-        arriving.delete()
+        # What fails here too must not hide why.
+        with suppress(NearcastError):
+            if before.exists() and not folder.exists():
+                before.rename(folder)
+            arriving.delete()
         raise
     before.delete()
-    shutil.rmtree(here, ignore_errors=True)
 
 
 def fetch_file(file: HadoopPath, work: Path) -> Path:

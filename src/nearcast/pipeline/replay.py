@@ -29,6 +29,7 @@ from nearcast.broker.requests import Failure
 from nearcast.broker.topic_spool import TopicSpool
 from nearcast.domain.output_folder import check_output_folder, new_folder
 from nearcast.errors import PipelineError
+from nearcast.pipeline.progress import described_jobs
 from nearcast.pipeline.spark_errors import clear_errors
 from nearcast.wire.publication import Origin, Publication
 
@@ -115,7 +116,11 @@ def replay_log(spark: SparkSession, log: Path, out: Path, settings: ReplaySettin
     if not files:
         raise PipelineError(f"{log}: there is no event log with publications")
     check_output_folder(out, False)
-    with clear_errors(f"replaying {log}"), new_folder(out, overwrite=False, kind="") as partial:
+    with (
+        described_jobs(spark, "replay"),
+        clear_errors(f"replaying {log}"),
+        new_folder(out, overwrite=False, kind="") as partial,
+    ):
         rows = (
             spark.read.schema(_LOG)
             .option("ignoreMissingFiles", "true")

@@ -3,28 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
-from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nearcast.domain.imports.follows import FollowsParams
 from nearcast.domain.imports.positions import read_degrees, read_km
 from nearcast.domain.imports.sources import read_source
-from nearcast.domain.json_files import plain_json, write_json
+from nearcast.domain.json_files import write_json
 from nearcast.domain.plan import Model
+from nearcast.domain.plan_files import read_plan, report_from_json
 from nearcast.domain.scenario import Scenario
 from nearcast.domain.scenario_files import read_scenario
 from nearcast.pipeline.manifest import Manifest, StageRecord
 from nearcast.pipeline.progress import named_jobs
-from nearcast.pipeline.run_folder import RUN_FILE, file_identity
+from nearcast.pipeline.run_folder import RUN_FILE, run_content
 from nearcast.pipeline.stages.evaluate import Evaluation, evaluate_plan
 from nearcast.pipeline.stages.ingest import ingest_publications
 from nearcast.pipeline.stages.ingest_follows import ingest_follows, members_from_follows
 from nearcast.pipeline.stages.log_files import LogPath, find_files, read_layout
 from nearcast.pipeline.stages.members import MembersSettings, find_members
-from nearcast.pipeline.stages.plan import RELATING_METHODS, plan_scenario
+from nearcast.pipeline.stages.plan import PLAN_FOLDER, RELATING_METHODS, plan_scenario
 from nearcast.pipeline.stages.plausible import Plausibility
 from nearcast.pipeline.stages.regions import divide
 from nearcast.pipeline.stages.relations import RelationSettings, relate, related_before
@@ -45,8 +45,9 @@ __all__ = [
     "run_pipeline",
 ]
 
-_KEPT_STAGES = ("ingest", "members", "relations")
-"""Stages whose tables an interrupted run goes on with; planning begins anew."""
+_KEPT_STAGES = ("ingest", "members", "relations", "regions", "plan")
+"""Stages that an interrupted run does not repeat; from relations and regions on only if it has a
+plan, which is all that comes of them."""
 _TOLD_SETTINGS = ("spark.driver.memory", "spark.executor.memory", "spark.sql.shuffle.partitions")
 _SERVERS_PER_REGION = 4
 """As in the paper of 2021, where nobody says otherwise."""
@@ -98,13 +99,9 @@ def made_of(settings: RunSettings) -> dict[str, Any]:
     """Return what a run is made of: one that was interrupted goes on only with the same."""
     sites = settings.members.sites
     inputs = [*find_files(settings.logs), *([] if sites is None else [sites])]
-    return {
-        "nearcast": version("nearcast"),
-        "inputs": [file_identity(file) for file in inputs],
-        "settings": plain_json(
-            replace(settings, request=replace(settings.request, on_progress=None))
-        ),
-    }
+    return run_content(
+        inputs, replace(settings, request=replace(settings.request, on_progress=None))
+    )
 
 
 def run_pipeline(
@@ -138,6 +135,31 @@ def run_pipeline(
     else:
         with stage("members") as record:
             scenario = _members(workspace, settings, record)
+    if manifest.find("plan"):
+        plan, told = read_plan(folder / PLAN_FOLDER, scenario)
+        report = report_from_json(told)
+    else:
+        manifest.take_up(_KEPT_STAGES[:3])
+        outcome = _plan(workspace, scenario, settings, manifest, stage)
+        plan, report = outcome.plan, outcome.report
+    with stage("evaluate") as record:
+        evaluation = evaluate_plan(
+            workspace, scenario, plan, request.model, request.objective, record
+        )
+    outcome = PlanOutcome(plan, report, evaluation.assessment)
+    _write_summary(spark, folder, settings, outcome)
+    return RunResult(scenario, outcome, evaluation, manifest.records)
+
+
+def _plan(
+    workspace: Workspace,
+    scenario: Scenario,
+    settings: RunSettings,
+    manifest: Manifest,
+    stage: Callable[[str], AbstractContextManager[StageRecord]],
+) -> PlanOutcome:
+    """Run the stages from relations to plan."""
+    request = settings.request
     if done := manifest.find("relations"):
         relations = related_before(workspace, len(scenario.clients), done)
     else:
@@ -155,12 +177,7 @@ def run_pipeline(
         if chosen != regions.count:
             # RELOC chose their number by the delay: the tables show what it used.
             divide(workspace, scenario, chosen, request.seed, StageRecord("regions"))
-    with stage("evaluate") as record:
-        evaluation = evaluate_plan(
-            workspace, scenario, outcome.plan, request.model, request.objective, record
-        )
-    _write_summary(spark, folder, settings, outcome)
-    return RunResult(scenario, outcome, evaluation, manifest.records)
+    return outcome
 
 
 def _members(workspace: Workspace, settings: RunSettings, record: StageRecord) -> Scenario:

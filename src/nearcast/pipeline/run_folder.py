@@ -11,8 +11,9 @@ import json
 import os
 import shutil
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -22,10 +23,17 @@ from nearcast.errors import OutputError
 from nearcast.pipeline.hadoop_paths import HadoopPath
 from nearcast.pipeline.manifest import MANIFEST_FILE
 
-__all__ = ["RUN_FILE", "check_run_folder", "file_identity", "open_run_folder"]
+__all__ = [
+    "LOCK_FILE",
+    "RUN_FILE",
+    "check_run_folder",
+    "file_identity",
+    "open_run_folder",
+    "run_content",
+]
 
 RUN_FILE = "run.json"
-_LOCK_FILE = ".lock"
+LOCK_FILE = ".lock"
 
 
 def check_run_folder(folder: Path, overwrite: bool) -> None:
@@ -70,7 +78,7 @@ def open_run_folder(
     content = plain_json(made_of or {"run": uuid.uuid4().hex})
     with _locked(unfinished, folder):
         with _clear_errors(folder):
-            if _content(unfinished / RUN_FILE) != content:
+            if not _is_made_of(unfinished / RUN_FILE, content):
                 _empty(unfinished)
                 write_json(unfinished / RUN_FILE, content)
         try:
@@ -80,7 +88,7 @@ def open_run_folder(
                 shutil.rmtree(unfinished, ignore_errors=True)
             raise
         with _clear_errors(folder):
-            (unfinished / _LOCK_FILE).unlink()
+            (unfinished / LOCK_FILE).unlink()
             _replace(folder, unfinished)
 
 
@@ -90,6 +98,15 @@ def file_identity(file: Path | HadoopPath) -> dict[str, Any]:
         return file.identity()
     found = file.stat()
     return {"file": str(file.absolute()), "bytes": found.st_size, "changed_ns": found.st_mtime_ns}
+
+
+def run_content(inputs: Iterable[Path | HadoopPath], settings: object) -> dict[str, Any]:
+    """Return what ``run.json`` says a run was made of: files, settings and this program."""
+    return {
+        "nearcast": version("nearcast"),
+        "inputs": [file_identity(file) for file in inputs],
+        "settings": plain_json(settings),
+    }
 
 
 def _unfinished(folder: Path) -> Path:
@@ -108,7 +125,7 @@ def _check_is_ours(folder: Path) -> bool:
     """Return whether a run is there; raise an error when it is something else."""
     if not folder.exists() or (folder.is_dir() and not any(folder.iterdir())):
         return False
-    if not (folder / RUN_FILE).is_file() and not (folder / _LOCK_FILE).is_file():
+    if not (folder / RUN_FILE).is_file() and not (folder / LOCK_FILE).is_file():
         raise OutputError(f"{folder}: exists already and is not an earlier run")
     return True
 
@@ -117,7 +134,7 @@ def _check_is_ours(folder: Path) -> bool:
 def _locked(unfinished: Path, folder: Path) -> Iterator[None]:
     with _clear_errors(folder):
         unfinished.mkdir(parents=True, exist_ok=True)
-        lock = (unfinished / _LOCK_FILE).open("w")
+        lock = (unfinished / LOCK_FILE).open("w")
     with lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -134,16 +151,18 @@ def _clear_errors(folder: Path) -> Iterator[None]:
         raise OutputError(f"{folder}: cannot be written: {reason.strerror}") from reason
 
 
-def _content(file: Path) -> Any:
+def _is_made_of(file: Path, content: Mapping[str, Any]) -> bool:
+    """Return whether a run is made of the same; a whole one says more of itself."""
     try:
-        return json.loads(file.read_text())
+        found = json.loads(file.read_text())
     except (OSError, ValueError):
-        return None
+        return False
+    return isinstance(found, dict) and content.items() <= found.items()
 
 
 def _empty(unfinished: Path) -> None:
     for entry in unfinished.iterdir():
-        if entry.name == _LOCK_FILE:
+        if entry.name == LOCK_FILE:
             continue
         if entry.is_dir():
             shutil.rmtree(entry)

@@ -13,6 +13,7 @@ import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import IO, TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -30,6 +31,7 @@ QUICK_COMPILER = "-XX:TieredStopAtLevel=1"
 _CONNECT_S = 5.0
 _STREAMS = (1, 2)
 """Output and errors: a JVM that cannot start says so on the first."""
+_SETTING = re.compile(r"\s*(spark\.[^\s=:]+)(?:\s*[=:]\s*|\s+)(.*?)\s*$")
 _OWN_MASTER = "local[*]"
 _EMBEDDED = {
     "spark.driver.host": "127.0.0.1",
@@ -45,17 +47,19 @@ class SparkSettings:
     """How to reach Spark."""
 
     master: str | None = None
-    """None: what spark-submit was told, else local[*], which is inside this process."""
+    """None: what spark-submit was told, or spark-defaults.conf says, else local[*], which is
+    inside this process."""
     name: str = "nearcast"
     driver_memory: str | None = None
     """Heap of the driver's JVM; embedded, that is all of Spark but the Python workers. None: what
-    spark-submit was told, else 2g."""
+    spark-submit was told, or spark-defaults.conf says, else 2g."""
     ui: bool = True
     """Serve Spark's own pages while the session lives."""
     is_short_lived: bool = False
     """Embedded: the JVM spends no time on the best machine code, which pays after minutes only."""
     conf: Mapping[str, str] = field(default_factory=dict)
-    """Any other Spark settings; they win over those of spark-submit, and these over ours."""
+    """Any other Spark settings; they win over those of spark-submit and spark-defaults.conf, and these over
+    ours."""
 
 
 def is_embedded(master: str) -> bool:
@@ -132,7 +136,7 @@ def _start(settings: SparkSettings) -> tuple[SparkSession, bool]:
     home = java_home()
     if home is not None:
         os.environ["JAVA_HOME"] = home
-    told = _told_by_submit()
+    told = _told_by_submit() or _told_by_file()
     master = settings.master or told.get("spark.master", _OWN_MASTER)
     _check_master(master)
     # Workers must run the driver's Python, with its packages, not the first one on the PATH. A
@@ -212,6 +216,20 @@ def _told_by_submit() -> dict[str, str]:
 
     SparkContext._ensure_initialized()  # noqa: SLF001 - only the JVM that it started knows them
     return dict(SparkConf().getAll())
+
+
+def _told_by_file() -> dict[str, str]:
+    """Return the user's settings for all of Spark, which the JVM reads when it starts."""
+    folder = os.environ.get("SPARK_CONF_DIR")
+    if folder is None and (home := os.environ.get("SPARK_HOME")) is not None:
+        folder = os.path.join(home, "conf")
+    if folder is None:
+        return {}
+    try:
+        lines = Path(folder, "spark-defaults.conf").read_text().splitlines()
+    except OSError:
+        return {}
+    return {found[1]: found[2] for line in lines if (found := _SETTING.match(line))}
 
 
 def _defaults(settings: SparkSettings, master: str) -> dict[str, str]:

@@ -13,12 +13,14 @@ __all__ = ["clear_errors", "reason_of"]
 _LARGEST_REASON = 300
 _GONE = ("Answer from Java side is empty", "Error while sending or receiving")
 """What Python hears when there is no JVM any more."""
+_FULL = ("No space left on device", "Disk quota exceeded")
 _CALLED = "An error occurred while calling "
 """What py4j writes before the error of Java."""
 _JAVA_CLASS = re.compile(r"^: (?:[\w.$]+(?:Exception|Error): )?")
 _CODE = re.compile(r"^\[[A-Z0-9_.]+\]\s*|\s*SQLSTATE: \w+$")
 _CAUSE = re.compile(r"^Caused by: (?:[\w.$]+(?:Exception|Error): )?", re.MULTILINE)
 _NO_CLASS = re.compile(r"ClassNotFoundException: (?:Class )?([\w.$]+)")
+_INNER_CLASS = re.compile(r"\b(?:[a-z]\w*\.)+[A-Z]\w*(?:Exception|Error): ")
 _PYTHON_ERROR = re.compile(r"^[\w.]+(?:Error|Exception|Interrupt): ")
 
 
@@ -34,7 +36,8 @@ def clear_errors(what: str) -> Iterator[None]:
     try:
         yield
     except (Py4JError, PySparkException) as error:
-        raise PipelineError(f"{what}: {reason_of(str(error))}") from error
+        reason = reason_of(str(error)).removeprefix(f"{what}: ")
+        raise PipelineError(f"{what}: {reason}") from error
     except ConnectionRefusedError as error:  # by the JVM, of a call after the one that missed it
         raise PipelineError(f"{what}: {reason_of(_GONE[0])}") from error
 
@@ -47,6 +50,9 @@ def reason_of(text: str) -> str:
     """
     if "OutOfMemoryError" in text:
         return "Spark ran out of memory; give it more with --driver-memory"
+    for sign in _FULL:
+        if sign in text:
+            return f"the disk is full, of a checkpoint, an output or Spark's own files: {sign}"
     # Where Java is there to answer, py4j's own line is followed by its error.
     is_unanswered = text.startswith(_CALLED) and len(text.split()) == len(_CALLED.split()) + 1
     if is_unanswered or any(sign in text for sign in _GONE):
@@ -59,7 +65,10 @@ def reason_of(text: str) -> str:
     lines = [line for line in text.splitlines() if line.strip() and not line.startswith("\tat ")]
     if "Traceback (most recent call last)" in text:
         python = [line for line in lines if _PYTHON_ERROR.match(line)]
-        if python:
+        if python and _CALLED in python[-1]:  # Python had called Java, whose error follows
+            lines = lines[lines.index(python[-1]) :]
+            lines[0] = _CALLED
+        elif python:
             return _shorten(_PYTHON_ERROR.sub("", python[-1]))
     if len(lines) > 1 and lines[0].startswith(_CALLED):
         lines = [_JAVA_CLASS.sub("", lines[1]), *lines[2:]]
@@ -71,5 +80,5 @@ def reason_of(text: str) -> str:
 
 
 def _shorten(text: str) -> str:
-    text = " ".join(text.split())
+    text = _INNER_CLASS.sub("", " ".join(text.split()))
     return text if len(text) <= _LARGEST_REASON else f"{text[:_LARGEST_REASON]}..."

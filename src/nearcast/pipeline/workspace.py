@@ -8,8 +8,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as parquet
 
@@ -101,6 +103,21 @@ class Workspace:
     def count(self, table: str) -> int:
         """Return the rows of a table; Parquet's footers know them, so this reads no data."""
         return sum(parquet.read_metadata(file).num_rows for file in self.files(table))
+
+    def mapped(self, rows: int, kind: Any) -> npt.NDArray[Any]:
+        """Return an array that is mapped from a file without a name.
+
+        Its pages are the system's to keep or to drop, and go when nobody uses it any more.
+        """
+        if not rows:
+            return np.empty(0, kind)
+        file = self.path(f"_mapped.{uuid.uuid4().hex[:12]}.npy")
+        file.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            return np.asarray(np.lib.format.open_memmap(file, "w+", kind, (rows,)))
+        finally:
+            # The mapping keeps it until it is dropped, and a kill leaves nothing behind.
+            file.unlink(missing_ok=True)
 
     @contextmanager
     def replace(self, table: str) -> Iterator[Path]:

@@ -84,9 +84,9 @@ def proven_bound(
         ratio = bound_ratio(ratio_problem(scenario), params, upper_cost, on_progress)
         return Bound(ratio.value_ms, ratio.seconds)
     if model is Model.CONNECTIONS:
-        from nearcast.planning.connections.bound import BoundParameters, bound_connections
+        from nearcast.planning.connections.bound import ConnectionsBoundParams, bound_connections
 
-        parameters = BoundParameters(sweeps=30 if quick else 300, time_limit_s=limit_s)
+        parameters = ConnectionsBoundParams(sweeps=30 if quick else 300, time_limit_s=limit_s)
         found = bound_connections(
             connections_problem(scenario), parameters, upper_cost, on_progress
         )

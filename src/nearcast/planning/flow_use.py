@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from nearcast.domain.scenario import Scenario
 from nearcast.errors import ConfigError
 
-__all__ = ["ShownFlows", "read_shown_flows", "without_flow_use"]
+__all__ = ["ShownFlows", "decode_shown_flows", "read_shown_flows", "without_flow_use"]
 
 _END = 1 << 62
 """Indexes of components are below it."""
@@ -67,11 +67,16 @@ class ShownFlows(msgspec.Struct, frozen=True):
 def read_shown_flows(path: Path) -> ShownFlows:
     """Return the flows of a file; ConfigError when it is none."""
     try:
-        return msgspec.json.decode(path.read_bytes(), type=ShownFlows)
+        return decode_shown_flows(msgspec.json.decode(path.read_bytes()))
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error.strerror or error}") from None
     except msgspec.MsgspecError as error:
         raise ConfigError(f"{path}: not what `nearcast flow show --json` says: {error}") from None
+
+
+def decode_shown_flows(value: object) -> ShownFlows:
+    """Return the flows of a decoded JSON value; MsgspecError when it is none."""
+    return msgspec.convert(value, ShownFlows)
 
 
 def without_flow_use(scenario: Scenario, shown: ShownFlows) -> Scenario:

@@ -9,7 +9,7 @@ import numpy as np
 from nearcast.domain.plan import Model, PlanStatus
 from nearcast.domain.scenario import IndexArray, Scenario
 from nearcast.planning.assessment import assess_homes
-from nearcast.planning.bounds import proven_bound, quick_bound
+from nearcast.planning.bounds import Bound, proven_bound, quick_bound
 from nearcast.planning.methods.nearest import nearest_homes
 from nearcast.planning.methods.otos import Otos
 from nearcast.planning.methods.otos_centre import OtosCentre
@@ -23,7 +23,7 @@ from nearcast.planning.searches import (
     search_ratio_plan,
 )
 
-__all__ = ["Optimised", "best_start", "prove", "search_plan"]
+__all__ = ["Optimised", "best_start", "find_bound", "prove", "proved", "search_plan"]
 
 _MOST_CLIENTS_FOR_ALL_STARTS = 50_000
 """Above this the search's own starts are as good and much sooner there."""
@@ -48,23 +48,32 @@ class Optimised:
 
 def prove(scenario: Scenario, request: PlanRequest, decision: Decision) -> Decision:
     """Return the decision of a search with a proven bound."""
-    cost = float(decision.search["cost"])
     try:
-        bound = proven_bound(
-            scenario,
-            request.model,
-            request.objective,
-            limit_s=request.bound_limit_s,
-            upper_cost=cost,
-            on_progress=request.on_progress,
-        )
+        return proved(decision, find_bound(scenario, request, float(decision.search["cost"])))
     except KeyboardInterrupt:
         # Ctrl-C gives the bound up, not the plan.
         return decision
-    proved = cost - bound.value <= _PROVED * max(abs(cost), 1.0)
+
+
+def find_bound(scenario: Scenario, request: PlanRequest, cost: float) -> Bound:
+    """Return a proven bound; `cost` is that of the plan found."""
+    return proven_bound(
+        scenario,
+        request.model,
+        request.objective,
+        limit_s=request.bound_limit_s,
+        upper_cost=cost,
+        on_progress=request.on_progress,
+    )
+
+
+def proved(decision: Decision, bound: Bound) -> Decision:
+    """Return the decision of a search with what the bound says of it."""
+    cost = float(decision.search["cost"])
+    is_best = cost - bound.value <= _PROVED * max(abs(cost), 1.0)
     return replace(
         decision,
-        status=PlanStatus.OPTIMAL if proved else PlanStatus.FEASIBLE,
+        status=PlanStatus.OPTIMAL if is_best else PlanStatus.FEASIBLE,
         bound=bound.value,
         search={**decision.search, "bound_seconds": bound.seconds},
     )

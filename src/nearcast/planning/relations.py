@@ -10,7 +10,8 @@ from functools import partial
 import numpy as np
 import numpy.typing as npt
 
-from nearcast.domain.scenario import FloatArray, IndexArray, OffsetArray, Scenario
+from nearcast.domain.grouping import Room, group_pieces
+from nearcast.domain.scenario import FloatArray, IndexArray, Members, OffsetArray, Scenario
 from nearcast.errors import PlanningError
 from nearcast.planning.relation_blocks import (
     Arrays,
@@ -137,9 +138,15 @@ def choose_kind(scenario: Scenario) -> RelationKind:
 
 
 def prepare_relations(
-    scenario: Scenario, most: int, kind: RelationKind | None = None, rank: int = DEFAULT_RANK
+    scenario: Scenario,
+    most: int,
+    kind: RelationKind | None = None,
+    rank: int = DEFAULT_RANK,
+    room: Room = np.empty,
 ) -> RelationWork:
     """Return the work of `relate_clients`; there must be members.
+
+    `room` gives arrays that are as long as the members.
 
     Raises
     ------
@@ -150,9 +157,9 @@ def prepare_relations(
     if kind is RelationKind.ALS:
         raise PlanningError("relations of kind als need Spark; run `nearcast pipeline relations`")
     if kind is RelationKind.COUNTS:
-        return _prepare(scenario, most, kind, {}, count_block)
+        return _prepare(scenario, most, kind, {}, count_block, room)
     if not _is_small(scenario):
-        return prepare_scores(scenario, most, kind, strongest_factors(scenario, rank))
+        return prepare_scores(scenario, most, kind, strongest_factors(scenario, rank), room)
     clients = len(scenario.clients)
     return RelationWork(
         kind=kind,
@@ -166,13 +173,17 @@ def prepare_relations(
 
 
 def prepare_scores(
-    scenario: Scenario, most: int, kind: RelationKind, factors: FloatArray
+    scenario: Scenario,
+    most: int,
+    kind: RelationKind,
+    factors: FloatArray,
+    room: Room = np.empty,
 ) -> RelationWork:
     """Return the work of scoring by client factors.
 
     Deviation: only clients that share a topic are compared, all pairs would be too many.
     """
-    return _prepare(scenario, most, kind, {"factors": factors}, score_block)
+    return _prepare(scenario, most, kind, {"factors": factors}, score_block, room)
 
 
 def _is_small(scenario: Scenario) -> bool:
@@ -187,6 +198,7 @@ def _prepare(
     kind: RelationKind,
     arrays: Arrays,
     rank: Callable[..., RankedBlock],
+    room: Room,
 ) -> RelationWork:
     """Return the work of ranking those who share topics.
 
@@ -194,34 +206,53 @@ def _prepare(
     indices are partners. Ties go to the lowest index anyway, so this loses only pairs that
     share several large topics.
     """
-    from scipy.sparse import csr_array
-
     members, clients, topics = scenario.members, len(scenario.clients), len(scenario.topics)
-    size = np.bincount(members.topic, minlength=topics)
+    topic_start = members.topic_start(topics)
+    size = np.diff(topic_start)
     limit = max(_partners_within(size, _MOST_PAIRS), min(most + 1, int(size.max())))
     cut = size[size > limit]
-    nothing = np.empty(len(members), dtype=np.int8)
-    by_topic = csr_array((nothing, members.client, members.topic_start(topics)), (topics, clients))
-    # To columns and back: both ways around, each in ascending order.
-    by_client = by_topic.tocsc()
-    by_topic = by_client.tocsr()
-    reach = np.bincount(members.client, np.minimum(size, limit)[members.topic], clients)
+    client_topic = room(len(members), np.int32)
+    client_start = group_pieces(
+        lambda: ((members.client[rows], members.topic[rows]) for rows in members.pieces()),
+        clients,
+        client_topic,
+    )
+    reach = np.zeros(clients, dtype=np.int64)
+    for rows in members.pieces():
+        compared = np.minimum(size, limit)[members.topic[rows]]
+        np.add.at(reach, members.client[rows], compared)
     return RelationWork(
         kind=kind,
         arrays={
-            "client_start": by_client.indptr,
-            "client_topic": by_client.indices,
-            "topic_start": by_topic.indptr,
-            "topic_client": by_topic.indices,
-            "reach": reach.astype(np.int64),
+            "client_start": client_start,
+            "client_topic": client_topic,
+            "topic_start": topic_start,
+            "topic_client": _ascending(members, room),
+            "reach": reach,
             **arrays,
         },
         rank=partial(rank, most=most, limit=limit),
-        effort=reach.astype(np.int64),
+        effort=reach,
         partners_per_topic=limit,
         topics_cut=len(cut),
         pairs_cut=int(((cut - limit) * (cut - 1)).sum()),
     )
+
+
+def _ascending(members: Members, room: Room) -> IndexArray:
+    """Return the clients of each topic in ascending order; they are so where a stage sorted them."""
+    if all(_is_ascending(members.rows(rows)) for rows in members.pieces()):
+        return members.client
+    client = room(len(members), np.int32)
+    for rows in members.pieces():
+        mine = members.rows(rows)
+        client[rows] = mine.client[np.lexsort((mine.client, mine.topic))]
+    return client
+
+
+def _is_ascending(members: Members) -> bool:
+    topic, client = members.topic, members.client
+    return bool(((topic[1:] != topic[:-1]) | (client[1:] > client[:-1])).all())
 
 
 def _partners_within(size: OffsetArray, most_pairs: int) -> int:

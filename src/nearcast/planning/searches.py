@@ -70,11 +70,11 @@ def search_connections_plan(
     scenario: Scenario, request: PlanRequest, start: IndexArray
 ) -> Decision:
     """Search homes of M1 from a plan that is never made worse."""
-    from nearcast.planning.connections.search import SearchParameters, search_connections
+    from nearcast.planning.connections.search import ConnectionsSearchParams, search_connections
 
     result = search_connections(
         connections_problem(scenario),
-        SearchParameters(request.seed, request.iterations, request.time_limit_s),
+        ConnectionsSearchParams(request.seed, request.iterations, request.time_limit_s),
         start,
         request.on_progress,
     )

@@ -9,7 +9,7 @@ from importlib.metadata import version
 import numpy as np
 
 from nearcast.delay.placement import placement_problem
-from nearcast.delay.slots import Slots, count_by_slot
+from nearcast.delay.slots import count_by_slot
 from nearcast.domain.fingerprint import scenario_fingerprint
 from nearcast.domain.plan import Brokers, Model, Objective, Plan, PlanReport
 from nearcast.domain.scenario import FloatArray, IndexArray, Scenario
@@ -81,9 +81,13 @@ def report_plan(
     *,
     known_bound: float | None = None,
     known_limits: dict[str, float | None] | None = None,
+    completed: tuple[Plan, Assessment] | None = None,
 ) -> PlanOutcome:
-    """Complete a method's decision and say how good it is; see `make_plan`."""
-    plan, value = complete(scenario, request, decision)
+    """Complete a method's decision, if that is not yet done, and say how good it is.
+
+    See `make_plan`, and `complete`.
+    """
+    plan, value = completed or complete(scenario, request, decision)
     limits = known_limits
     if limits is None:
         limits = limits_of(scenario, request.model, request.bound_limit_s)
@@ -157,10 +161,9 @@ def _place(scenario: Scenario, objective: Objective, decision: Decision) -> Plan
 
         problem = placement_problem(scenario)
         publish, brokers = complete_placement(problem, decision.homes, objective)
-    slots = _publishing_slots(scenario, publish)
-    on_edge = brokers[slots.topic, slots.server]
-    share = np.ones(len(slots.topic))
-    return Plan(decision.homes, publish, Brokers(slots.topic, slots.server, on_edge, share))
+    topic, server = _publishing_slots(scenario, publish)
+    share = np.ones(len(topic))
+    return Plan(decision.homes, publish, Brokers(topic, server, brokers[topic, server], share))
 
 
 def plan_of_homes(scenario: Scenario, homes: IndexArray, local_share: FloatArray) -> Plan:
@@ -168,21 +171,29 @@ def plan_of_homes(scenario: Scenario, homes: IndexArray, local_share: FloatArray
 
     A broker on an overloaded server has two rows: the share it keeps and the cloud's.
     """
-    members = scenario.members
-    publish = np.where(members.publishes, homes[members.client], -1).astype(np.int32)
-    slots = _publishing_slots(scenario, publish)
-    local = local_share[slots.server]
+    publish = np.empty(len(scenario.members), dtype=np.int32)
+    for piece in scenario.members.pieces():
+        members = scenario.members.rows(piece)
+        publish[piece] = np.where(members.publishes, homes[members.client], -1)
+    topic, server = _publishing_slots(scenario, publish)
+    local = local_share[server]
     kept, delegated = np.flatnonzero(local > 0), np.flatnonzero(local < 1)
     rows = np.concatenate([kept, delegated])
     order = np.argsort(rows, kind="stable")
     on_edge = np.repeat([True, False], [len(kept), len(delegated)])
     share = np.concatenate([local[kept], 1 - local[delegated]])
-    brokers = Brokers(
-        slots.topic[rows][order], slots.server[rows][order], on_edge[order], share[order]
-    )
+    brokers = Brokers(topic[rows][order], server[rows][order], on_edge[order], share[order])
     return Plan(homes, publish, brokers)
 
 
-def _publishing_slots(scenario: Scenario, publish: IndexArray) -> Slots:
-    sends = np.flatnonzero(scenario.members.publishes)
-    return count_by_slot(scenario.members.topic[sends], publish[sends], len(scenario.servers))
+def _publishing_slots(scenario: Scenario, publish: IndexArray) -> tuple[IndexArray, IndexArray]:
+    """Return topic and server of the slots at which somebody publishes."""
+    members, servers = scenario.members, len(scenario.servers)
+    found = [count_by_slot(np.empty(0, np.int32), np.empty(0, np.int32), servers)]
+    for rows in members.pieces():
+        sends = members.publishes[rows]
+        found.append(count_by_slot(members.topic[rows][sends], publish[rows][sends], servers))
+    return (
+        np.concatenate([slots.topic for slots in found]),
+        np.concatenate([slots.server for slots in found]),
+    )

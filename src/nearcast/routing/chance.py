@@ -11,7 +11,7 @@ class Chance(Protocol):
     """A source of random numbers."""
 
     def getrandbits(self, bits: int, /) -> int:
-        """Return a number of so many bits."""
+        """Return a number of `bits` bits."""
 
     def randrange(self, low: int, high: int, /) -> int:
         """Return a number from low up to, not with, high."""

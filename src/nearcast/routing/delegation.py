@@ -121,7 +121,7 @@ class Delegator:
                 case Left(), _State.LEAVING:
                     return self._merge(share, one)
         self._counts.refused += 1
-        # Whoever claims a range that is not its own has to give it up.
+        # A component that claims a range of another one has to give it up.
         return [SendPeer(sender, Cancel(one.number))] if sender != one.replica else []
 
     def on_key_added(self, key: Key, now: float) -> list[RouteAction]:
@@ -253,7 +253,6 @@ class Delegator:
         return [AddKey(key)]
 
     def _cancel(self, share: NetShare, net: NetPath, one: Delegation) -> list[RouteAction]:
-        self._counts.taken_back += 1
         was_given = one.state is _State.GIVEN
         one.state, one.deadline_s, one.is_cancelled = _State.RETURNING, _NEVER_S, True
         holding = share.offered_holding(one)

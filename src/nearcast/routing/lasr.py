@@ -131,10 +131,6 @@ class LasrRouter:
         """Say that this peer is underloaded: it would run a replica."""
         return self._underloaded.offer()
 
-    def withdraw_room(self) -> list[RouteAction]:
-        """Say that it is not."""
-        return self._underloaded.withdraw()
-
     def held(self, topic: str, net: NetPath) -> list[tuple[int, int]]:
         """Return the ranges of a topic that a component here has in a net."""
         share = self._components[topic].shares.get(net) if topic in self._components else None

@@ -59,7 +59,7 @@ class Deliver:
 
 @dataclass(frozen=True, slots=True)
 class Reject:
-    """Tell whoever published a message why it is not sent, or that it found no component."""
+    """Tell the publisher of a message why it is not sent, or that it found no component."""
 
     topic: str
     reason: str

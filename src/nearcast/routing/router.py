@@ -83,5 +83,3 @@ class RoutingCounts:
     """Nets that got no keys of their own; their messages are processed all the same."""
     refused: int = 0
     """Messages of other peers that fit nothing here: old, unknown, or lies."""
-    taken_back: int = 0
-    """Ranges of replicas that did not answer."""

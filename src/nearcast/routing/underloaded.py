@@ -64,7 +64,7 @@ class Underloaded:
         self._key = room_key(self._net, self._rng)
         return [AddKey(self._key)]
 
-    def withdraw(self) -> list[RouteAction]:
+    def _withdraw(self) -> list[RouteAction]:
         """Say that there is no room any more."""
         key, self._key = self._key, None
         return [RemoveKey(key)] if key is not None else []
@@ -96,7 +96,7 @@ class Underloaded:
         if self._key is None or search.net != self._net:
             return [SendPeer(search.searcher, Refused(search.delegation))]
         self._kept, self._until_s = asked, now + 2 * self._settings.reply_s
-        return [*self.withdraw(), SendPeer(search.searcher, Offered(search.delegation))]
+        return [*self._withdraw(), SendPeer(search.searcher, Offered(search.delegation))]
 
     def take(self, searcher: str, delegation: int) -> bool:
         """Return whether the node was kept for this searcher, and use it up."""

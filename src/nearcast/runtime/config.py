@@ -319,7 +319,7 @@ class ServerEntry(_Section, frozen=True):
 
 
 class EnrolmentConfig(_Section, frozen=True):
-    """What is granted to whoever shows the enrolment token; operators may grant anything."""
+    """What is granted to everybody who shows the enrolment token; operators may grant anything."""
 
     publish: tuple[Text, ...] = ()
     """Topic patterns."""

@@ -14,7 +14,8 @@ import msgspec
 import tomli_w
 from msgspec import inspect
 
-from nearcast.errors import ConfigError, OutputError
+from nearcast.errors import ConfigError
+from nearcast.links.secret_file import write_secret
 from nearcast.runtime.config import ManagerConfig, ServerConfig
 
 __all__ = ["load_config", "read_key_file", "write_config"]
@@ -59,6 +60,8 @@ def load_config(path: Path) -> ServerConfig | ManagerConfig:
 def write_config(path: Path, config: ServerConfig | ManagerConfig) -> None:
     """Write a configuration that `load_config` reads; values that are the defaults are left out.
 
+    Only its owner may read it: options of Kafka have passwords.
+
     Raises
     ------
     ConfigError
@@ -70,10 +73,7 @@ def write_config(path: Path, config: ServerConfig | ManagerConfig) -> None:
         text = tomli_w.dumps(_plain(config, path.absolute().parent))
     except TypeError as error:
         raise ConfigError(f"a value has no form in TOML: {error}") from None
-    try:
-        path.write_text(text, encoding="utf-8", newline="\n")
-    except OSError as error:
-        raise OutputError(f"{path}: cannot be written: {error.strerror or error}") from None
+    write_secret(path, text, sync=False)
 
 
 def read_key_file(path: Path) -> bytes:

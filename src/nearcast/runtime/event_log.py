@@ -2,7 +2,7 @@
 
 ``FOLDER/publications`` and ``FOLDER/notifications`` may be read at any time, by Spark, the
 pipeline or `event_log_tables`: whatever is there is whole. A segment is kept in memory until it
-ends. A kill of the server alone loses the rows of the last tenth of a second, which were not yet
+ends. A kill of the server alone loses the rows of the last tenth of a second (with Kafka: hundredth), which were not yet
 handed over; a kill of both, or of the machine, loses the rows since the last segment ended too.
 """
 
@@ -36,6 +36,8 @@ __all__ = ["EventLog", "EventLogCounters"]
 
 _log = logging.getLogger(__name__)
 _HAND_OVER_S = 0.1
+_HAND_OVER_TO_KAFKA_S = 0.01
+"""Services that read Kafka answer clients, who wait."""
 _ROWS_AT_ONCE = 256
 """Encoding more at a time would hold up the loop."""
 _MOST_UNSENT_BYTES = 32 << 20
@@ -138,7 +140,9 @@ class EventLog:
         if len(self._publications) + len(self._notifications) >= _ROWS_AT_ONCE or self._is_closed:
             self._hand_over()
         elif self._timer is None:
-            self._timer = self._loop.call_later(_HAND_OVER_S, self._on_timer)
+            is_read_now = self._settings.kafka is not None
+            wait_s = _HAND_OVER_TO_KAFKA_S if is_read_now else _HAND_OVER_S
+            self._timer = self._loop.call_later(wait_s, self._on_timer)
 
     async def flush(self) -> None:
         """End the segments now, and wait until they are on the disk or it refused."""

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from nearcast.errors import ConfigError
+from nearcast.runtime.helper_scheduling import give_way
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -24,6 +25,8 @@ __all__ = ["TABLES", "Retention", "Segment", "SegmentFiles"]
 TABLES = ("publications", "notifications")
 """The tables of an event log: folders of segments."""
 
+_ROWS_AT_ONCE = 5_000
+"""Rows of a row group: one or two milliseconds of work, after which others may have the core."""
 _STAMP = "%Y%m%dT%H%M%S%fZ"
 
 
@@ -110,7 +113,10 @@ class SegmentFiles:
         partial = whole.with_name(f".{whole.name}")
         try:
             with partial.open("wb") as file:
-                parquet.write_table(table, file)
+                with parquet.ParquetWriter(file, table.schema) as writer:
+                    for start in range(0, len(table), _ROWS_AT_ONCE):
+                        writer.write_table(table.slice(start, _ROWS_AT_ONCE))
+                        give_way()
                 file.flush()
                 # Else a power cut might leave the name and not the data.
                 os.fsync(file.fileno())

@@ -35,7 +35,7 @@ from nearcast.runtime.event_log_frames import (
     decode_command,
     frame,
 )
-from nearcast.runtime.helper_scheduling import yield_to_server
+from nearcast.runtime.helper_scheduling import give_way, yield_to_server
 from nearcast.runtime.pipe_frames import FrameReader
 
 if TYPE_CHECKING:
@@ -43,8 +43,8 @@ if TYPE_CHECKING:
 
 __all__ = ["serve"]
 
-_ROWS_AT_ONCE = 5_000
-"""Rows that wait as they are before they become columns, which are smaller."""
+_ROWS_AT_ONCE = 250
+"""Rows that wait as they are before they become columns, which are smaller: half a millisecond."""
 _NICENESS = 5
 """Analysis can wait; messages cannot."""
 _KAFKA_POLL_S = 0.02
@@ -158,6 +158,7 @@ class _EventLogProcess:
             if rows and self._writer is not None:
                 self._counts.dropped += self._writer.take(table, rows)
                 rows.clear()
+                give_way()
 
     def _end_segments(self) -> None:
         if self._holds_rows():

@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as parquet
 
 from nearcast.errors import ScenarioError
+from nearcast.runtime.helper_scheduling import give_way
 
 __all__ = ["SCHEMAS", "read_notifications", "read_publications", "to_batches"]
 
@@ -57,7 +58,8 @@ _NOTIFICATIONS = pa.schema(
 SCHEMAS = {"publications": _PUBLICATIONS, "notifications": _NOTIFICATIONS}
 """Columns by folder, in the order of the fields of `PublicationRow` and `NotificationRow`."""
 
-_ROWS_AT_ONCE = 5_000
+_ROWS_AT_ONCE = 250
+"""Half a millisecond of work, after which others may have the core."""
 
 
 def to_batches(rows: Sequence[tuple[Any, ...]], table: str) -> list[pa.RecordBatch]:
@@ -68,6 +70,8 @@ def to_batches(rows: Sequence[tuple[Any, ...]], table: str) -> list[pa.RecordBat
     batches: list[pa.RecordBatch] = []
     for start in range(0, len(rows), _ROWS_AT_ONCE):
         some = rows[start : start + _ROWS_AT_ONCE]
+        if start:
+            give_way()
         try:
             batches.append(_to_batch(some, SCHEMAS[table]))
         except Exception:  # which one depends on the value, and none may end the log

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 
-__all__ = ["yield_to_server"]
+__all__ = ["give_way", "yield_to_server"]
 
 _NICENESS = 5
 
@@ -20,3 +20,13 @@ def yield_to_server() -> None:
         with suppress(OSError):
             os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
     os.nice(_NICENESS)
+
+
+def give_way() -> None:
+    """Let those that wait for this core have it, between two pieces of work of a millisecond or so.
+
+    A process that slept for long is owed time, and a server that wakes up behind it waits for all
+    of it, however nice the helper is (10 ms were seen): here the rest of it is given up.
+    """
+    if hasattr(os, "sched_yield"):
+        os.sched_yield()

@@ -1,7 +1,8 @@
 """A server's HTTP side for operators: metrics, health, status, and what the manager adds.
 
 It runs on the server's own loop: requests are few, small, and answered from memory. A connection
-brings one request; clients that are slow, silent or too many are cut off.
+brings one request; clients that are slow or silent are cut off, and when too many come the oldest
+of those first.
 """
 
 from __future__ import annotations
@@ -74,7 +75,7 @@ class HttpEndpoint:
         """Host and port at which it listens."""
         self.failures = 0
         """Requests whose route raised."""
-        self.connections: set[_Connection] = set()
+        self.connections: dict[_Connection, None] = {}
         self._server: asyncio.Server | None = None
 
     async def start(self) -> None:
@@ -137,7 +138,8 @@ class _Connection(asyncio.Protocol):
         self._received = bytearray()
         self._request: Request | None = None
         self._task: asyncio.Task[None] | None = None
-        self._is_answered = False
+        self.is_answered = False
+        """Whether the answer was made; the client may still be reading it."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Wait for a request, unless too many are under way."""
@@ -147,16 +149,27 @@ class _Connection(asyncio.Protocol):
         connections = self._endpoint.connections
         self._timer = self._loop.call_later(self._endpoint.request_timeout_s, self._transport.abort)
         if len(connections) >= _MOST_CONNECTIONS:
-            self._transport.abort()
-        else:
-            connections.add(self)
+            others = (one for one in connections if not one.is_worked_on)
+            # silent ones first: who was answered may still be reading
+            idle = min(others, key=lambda one: one.is_answered, default=None)
+            if idle is None:
+                self._transport.abort()
+                return
+            del connections[idle]
+            idle.cut_off()
+        connections[self] = None
 
     def connection_lost(self, error: Exception | None) -> None:
         """Forget it."""
         self._timer.cancel()
-        self._endpoint.connections.discard(self)
+        self._endpoint.connections.pop(self, None)
         if self._task is not None:
             self._task.cancel()
+
+    @property
+    def is_worked_on(self) -> bool:
+        """Whether a whole request has come, and its answer has not been made."""
+        return self._task is not None and not self.is_answered
 
     def cut_off(self) -> None:
         """End it now."""
@@ -164,7 +177,7 @@ class _Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Take a part of the request, and answer it when it is whole."""
-        if self._is_answered or self._task is not None:
+        if self.is_answered or self._task is not None:
             return
         self._received += data
         try:
@@ -201,7 +214,7 @@ class _Connection(asyncio.Protocol):
         )
         self._timer.cancel()
         self._timer = self._loop.call_later(self._endpoint.request_timeout_s, self._transport.abort)
-        self._is_answered = True
+        self.is_answered = True
         self._transport.write(head.encode() + body)
         # the client closes: if we did with something unread, the answer might never arrive
         self._transport.write_eof()

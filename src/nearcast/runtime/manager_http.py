@@ -184,6 +184,12 @@ def manager_metrics(status: Mapping[str, Any]) -> bytes:
         "server",
         ((server, days) for server, days in days_left.items() if days is not None),
     )
+    text.add(
+        "nearcast_manager_refused_messages_total",
+        "counter",
+        "Frames and messages from servers that the manager could not read or does not take.",
+        status["counts"]["refused_messages"],
+    )
     text.add_by(
         "nearcast_manager_refused_requests_total",
         "counter",

@@ -62,9 +62,10 @@ class Gauges:
     uncommitted_seconds: float = 0.0
     """How long the oldest of them has waited for the disk."""
     event_log_rows_held: int = 0
+    """Rows of the event log in memory."""
+    event_log_segments_written: int = 0
     kafka_records_sent: int = 0
     kafka_records_waiting: int = 0
-    """Rows of the event log in memory."""
     mesh_resent: int = 0
     """Messages to other servers that were sent again."""
     mesh_links: int = 0
@@ -74,6 +75,7 @@ class Gauges:
     credential_days_left: float | None = None
     """Of the server's own."""
     servers_not_trusted: int = 0
+    processors_hung: int = 0
     overlay_keys: int = 0
     overlay_servers_known: int = 0
     overlay_repairs: int = 0

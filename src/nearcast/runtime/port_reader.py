@@ -30,6 +30,13 @@ _PER_SHORT_PASS = 8
 """As few are read in a pass while urgent datagrams come, which wait for a whole pass at worst."""
 _SHORT_PASSES_S = 1.0
 """How long urgent datagrams count as coming after the last one."""
+_PATIENT_S = 0.1
+"""How long patient datagrams wait for a pass that reads them along; then they have one of their
+own. To look sooner would wake up a server with little to do, each time for next to nothing."""
+_MANY_PATIENT_S = 0.01
+"""The same where many may come: some 400 fit into a buffer of the size that kernels grant by
+default, which the receipts of thousands of subscribers fill soon."""
+_MANY = 64
 _STRANGERS_PER_PASS = 16
 """Few: datagrams of sessions that come meanwhile wait for no more than these."""
 
@@ -45,6 +52,8 @@ class PortReader:
         publications were among them.
     on_strangers
         Called with each batch of others, and whether more come than are read.
+    unconfirmed
+        Returns from how many sessions patient datagrams may be on their way.
     """
 
     def __init__(
@@ -53,15 +62,20 @@ class PortReader:
         port: SortedPort,
         on_datagrams: Callable[[Batch, float | None], bool],
         on_strangers: Callable[[Batch, bool], None],
+        unconfirmed: Callable[[], int],
     ) -> None:
         self._loop, self._port = loop, port
         self._on_datagrams, self._on_strangers = on_datagrams, on_strangers
+        self._unconfirmed = unconfirmed
         self._muted: frozenset[int] = frozenset()
         self._rate_per_s, self._is_late = STRANGERS_PER_S, False
         self._left = 0
         """How many strangers may still be read in this window."""
         self._window_ends_s = self._flooded_until_s = float("-inf")
         self._pause: asyncio.TimerHandle | None = None
+        self._patient_pause: asyncio.TimerHandle | None = None
+        self._heeds_patient, self._patient_from_s = False, float("-inf")
+        """Whether patient datagrams have a pass of their own, and from when on they have again."""
         self._urgent_until_s = float("-inf")
         self.waited_s = 0.0
         """How long the first datagram of the last batch waited."""
@@ -71,25 +85,57 @@ class PortReader:
         self._loop.add_reader(self._port.sessions.fileno(), self._read_sessions)
         if self._port.urgent is not None:
             self._loop.add_reader(self._port.urgent.fileno(), self._read_urgent)
+        self._heed_patient()
         self._heed_strangers()
 
     def stop(self) -> None:
         """Read no more."""
         self._loop.remove_reader(self._port.sessions.fileno())
-        for other in (self._port.urgent, self._port.strangers):
+        for other in (self._port.urgent, self._port.patient, self._port.strangers):
             if other is not None:
                 self._loop.remove_reader(other.fileno())
-        if self._pause is not None:
-            self._pause.cancel()
+        for pause in (self._pause, self._patient_pause):
+            if pause is not None:
+                pause.cancel()
 
     def mute(self, sessions: frozenset[int]) -> None:
         """Have the kernel drop what these sessions send, where it can: all is refused anyway."""
         if sessions != self._muted:
             self._muted = sessions
-            for one in (self._port.sessions, self._port.urgent):
+            for one in (self._port.sessions, self._port.urgent, self._port.patient):
                 if one is not None:
                     with contextlib.suppress(OSError):
                         one.drop(sessions)
+
+    def take_patient(self) -> Batch:
+        """Return patient datagrams that wait: they cost less in a pass that there is anyway."""
+        patient = self._port.patient
+        if patient is None:
+            return []
+        batch = patient.take(_PER_PASS)
+        if len(batch) < _PER_PASS:
+            are_many = self._unconfirmed() > _MANY or len(batch) > _MANY // 2
+            pause_s = _MANY_PATIENT_S if are_many else _PATIENT_S
+            self._patient_from_s = self._loop.time() + pause_s
+            if self._heeds_patient:
+                self._heeds_patient = False
+                self._loop.remove_reader(patient.fileno())
+                self._heed_patient()
+        return batch
+
+    def _heed_patient(self) -> None:
+        """Have patient datagrams read when they come, unless that was done a moment ago."""
+        if self._port.patient is None:
+            return
+        if self._loop.time() < self._patient_from_s:
+            self._patient_pause = self._loop.call_at(self._patient_from_s, self._heed_patient)
+        else:
+            self._heeds_patient = True
+            self._loop.add_reader(self._port.patient.fileno(), self._read_patient)
+
+    def _read_patient(self) -> None:
+        if batch := self.take_patient():
+            self._on_datagrams(batch, 0.0)
 
     def _read_urgent(self) -> None:
         urgent = self._port.urgent

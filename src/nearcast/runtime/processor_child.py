@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import resource
-import signal
 import socket
 import sys
 import time
@@ -23,6 +22,7 @@ from nearcast.broker.registry import make_processor
 from nearcast.broker.requests import Failure, MadeProcessor
 from nearcast.broker.topic_spool import SpoolView, TopicSpool
 from nearcast.errors import ProcessorError
+from nearcast.links.tied_process import die_with_parent
 from nearcast.routing.index_mapping import content_index
 from nearcast.runtime.pipe_frames import FrameReader
 from nearcast.runtime.processor_frames import (
@@ -46,7 +46,6 @@ from nearcast.wire.publication import Publication, decode_record
 __all__ = ["HostedProcessors", "main", "serve"]
 
 _OUT_OF_MEMORY = 70
-_DIE_WITH_PARENT = 1  # PR_SET_PDEATHSIG
 
 
 class _HostedRunner(ProcessorRunner):
@@ -172,21 +171,13 @@ def _done(topic: _Topic, batch: Sequence[Publication], outcome: Outcome, elapsed
 
 def main(descriptor: int, memory_bytes: int) -> None:
     """Serve the server at the other end of a socket."""
-    _die_with_parent()
+    die_with_parent()  # one that hangs would outlive a server that is killed
     if memory_bytes:
         resource.setrlimit(resource.RLIMIT_AS, (memory_bytes, memory_bytes))
     os.set_inheritable(descriptor, False)
     with socket.socket(fileno=descriptor) as sock:
         serve(sock)
     os._exit(0)  # threads that a processor left behind are of no use any more
-
-
-def _die_with_parent() -> None:
-    """Without this, one that hangs would outlive a server that is killed."""
-    if sys.platform == "linux":
-        import ctypes
-
-        ctypes.CDLL(None).prctl(_DIE_WITH_PARENT, signal.SIGKILL)
 
 
 if __name__ == "__main__":

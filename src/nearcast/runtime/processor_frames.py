@@ -136,6 +136,8 @@ class Done(_Frame):
     """Of the first answer."""
     part: bytes | None = None
     """The state that was taken off."""
+    refused: dict[str, _Number] = {}
+    """Messages that the processor could read and did not take, by its reason."""
 
 
 Command = Begin | Context | Batch | Split | Merge | Forget
@@ -222,6 +224,7 @@ def done(
         ],
         elapsed_s,
         outcome.malformed,
+        refused=outcome.refused,
     )
 
 
@@ -263,6 +266,7 @@ def result_of(request: ProcessRequest, answer: Done) -> ProcessResult:
         failures,
         answer.elapsed_s,
         malformed=answer.malformed,
+        refused=answer.refused,
         made=answer.made,
         part=answer.part,
     )

@@ -19,6 +19,7 @@ from nearcast.errors import (
     TrustError,
 )
 from nearcast.links.emulated_mesh import EmulatedMesh
+from nearcast.links.fine_timer import sleep_exactly
 from nearcast.links.garbage import freeze_gc
 from nearcast.links.mesh import MeshLink
 from nearcast.links.multicast_servers import Advertisement
@@ -51,6 +52,7 @@ from nearcast.server.server_settings import ClientAccess, EdgeSettings
 from nearcast.server.site_orders import Orders
 from nearcast.spool.recovery import Recovery
 from nearcast.wire.found_server import site_name
+from nearcast.wire.framing import SESSION_HEADERS
 from nearcast.wire.session_index import first_word
 from nearcast.wire.settings import Address
 
@@ -115,8 +117,9 @@ class LiveServer:
         saved = self._orders_file.load()
         if saved is not None:
             self.obey(saved)
-        if self._udp is not None:
-            self._reader = PortReader(self._loop, self._udp, self._on_datagrams, self._on_strangers)
+        if self._udp is not None and (sessions := self.node.sessions) is not None:
+            on_read = self._on_datagrams, self._on_strangers
+            self._reader = PortReader(self._loop, self._udp, *on_read, sessions.unconfirmed)
             self._reader.start()
         self._watch_lag()
         self._on_timer()
@@ -126,8 +129,8 @@ class LiveServer:
         if config.clients is not None:
             limit = config.wire.datagram_limit + 1  # longer ones are seen to be too long
             host, port = config.clients.host, config.clients.port
-            known, urgent = first_word(self._key), first_word(self._key, urgent=True)
-            self._udp = SortedPort(host, port, limit, known, urgent)
+            words = [first_word(self._key, mark) for mark in SESSION_HEADERS]
+            self._udp = SortedPort(host, port, limit, *words)
             opened.callback(self._udp.close)
             if config.group is not None:
                 self._udp.sessions.send_to_groups(group_interface(config), config.group.ttl)
@@ -163,7 +166,8 @@ class LiveServer:
             if config.kafka is not None:
                 self._events.add(spooled_rows(recovered.state.topics, config.id), ())
         self._channels = PeerChannels(draw_incarnation(os.urandom))
-        self.node = self._make_server(recovered, heartbeat)
+        hung = self._hung_processors()
+        self.node = self._make_server(recovered, heartbeat, hung)
         self.report = ServerReport(
             config,
             self.node,
@@ -175,6 +179,7 @@ class LiveServer:
             self._udp,
             self._events,
             self._peer_trust,
+            hung,
         )
         self.http = operator_endpoint(config.http, self.report, self.metrics, self._events)
         await self.http.start()
@@ -182,10 +187,9 @@ class LiveServer:
         opened.push_async_callback(self._mesh.close)
         await self._mesh.start(self._on_mesh)
         if config.clients is not None and config.clients.advertise and self._udp is not None:
-            credential = read_credential(config.credential_file)
-            address = (config.clients.host, self._udp.address[1])
-            named = (config.id, address, credential, site_name(bytes.fromhex(config.authority)))
-            advertisement = Advertisement(*named)
+            credential, site = read_credential(config.credential_file), config.authority
+            named = (config.id, (config.clients.host, self._udp.address[1]), credential)
+            advertisement = Advertisement(*named, site_name(bytes.fromhex(site)))
             await advertisement.start()
             opened.push_async_callback(advertisement.close)
 
@@ -212,10 +216,11 @@ class LiveServer:
         except TrustError as error:
             _log.warning("orders_refused", extra={"fields": {"reason": str(error)}})
 
-    def _make_server(self, recovered: Recovery, heartbeat: Heartbeat) -> Server:
-        config, hung = self.config, self._hung_processors()
-        manager = self.trust.manager.server if self.trust.manager is not None else ""
-        settings = settings_of(config, manager, hung)
+    def _make_server(
+        self, recovered: Recovery, heartbeat: Heartbeat, hung: frozenset[str]
+    ) -> Server:
+        config, manager = self.config, self.trust.manager
+        settings = settings_of(config, "" if manager is None else manager.server, hung)
         access = None
         if config.clients is not None:
             edge = EdgeSettings(queue_age_s=config.busy.queue_age_ms / 1e3)
@@ -254,6 +259,8 @@ class LiveServer:
         self.metrics.queue_age_s = self._reader.waited_s
         self.node.commit_wait_s = self._writer.oldest_wait_s(now)
         self._send(self.node.on_datagrams(batch, now, queue_age_s))
+        if patient := self._reader.take_patient():
+            self._send(self.node.on_datagrams(patient, now))
         out = self.node.finish(now)
         self._do(out)
         if self.node.sessions is not None and self.node.sessions.has_newly_muted:
@@ -381,6 +388,7 @@ async def run_until(server: LiveServer, stop: asyncio.Event) -> None:
         When its spool is lost: a new start may recover it.
     """
     freeze_gc()
+    sleep_exactly()
     waits = {asyncio.ensure_future(stop.wait()), asyncio.ensure_future(server.ended.wait())}
     try:
         await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)

@@ -10,13 +10,14 @@ from typing import Any
 from nearcast.links.mesh import MeshLink
 from nearcast.links.sorted_port import SortedPort
 from nearcast.runtime.config import ServerConfig
-from nearcast.runtime.event_log import EventLog
+from nearcast.runtime.event_log import EventLog, EventLogCounters
 from nearcast.runtime.http_endpoint import HttpEndpoint
 from nearcast.runtime.mesh_peers import isolation, links_down, links_status
 from nearcast.runtime.metrics import Gauges, ServerMetrics
 from nearcast.runtime.peer_trust import PeerTrust
 from nearcast.runtime.processor_host import ProcessorHost
 from nearcast.runtime.spool_writer import SpoolWriter
+from nearcast.runtime.watchdog import HUNG_FILE
 from nearcast.server.overlay_part import RingStatus
 from nearcast.server.peer_channels import PeerChannels
 from nearcast.server.server import Server
@@ -43,10 +44,13 @@ class ServerReport:
         udp: SortedPort | None,
         events: EventLog | None,
         trust: PeerTrust,
+        hung: frozenset[str],
     ) -> None:
         self._config, self._server, self._metrics = config, server, metrics
         self._mesh, self._channels, self._writer, self._host = mesh, channels, writer, host
         self._udp, self._events, self._trust = udp, events, trust
+        self._hung = sorted(hung)
+        """Processors that may not run in the loop any more."""
         self.lost: Exception | None = None
         """Why the server must end, when its spool is lost."""
         self._errors, self._errors_s = 0, float("-inf")
@@ -80,6 +84,7 @@ class ServerReport:
             "counts": dict(server.counts),
             "losses": self._metrics.losses(),
             "tables": {name: size._asdict() for name, size in self.tables().items()},
+            "hung_processors": self._hung,
             "flows": server.flows.status(),
             "ring": None if ring is None else asdict(ring),
             **links_status(self._mesh),
@@ -89,6 +94,7 @@ class ServerReport:
         """Return how the server is now."""
         server, limits, links = self._server, self._config.limits, self._mesh.states()
         topics, ring = server.broker.topics, self._ring()
+        rows = EventLogCounters() if self._events is None else self._events.counters
         return Gauges(
             sessions=0 if server.sessions is None else len(server.sessions),
             sessions_half_open=0 if server.sessions is None else server.sessions.half_open,
@@ -100,7 +106,7 @@ class ServerReport:
             topics_elsewhere=server.topics.elsewhere,
             publishers=sum(one.streams for one in topics.values()),
             streams=len(server.targets),
-            subscriptions=server.subscribers.subscriptions,
+            subscriptions=server.subscribers.table.subscriptions,
             interests=0
             if server.clients is None
             else len(server.clients.subscriptions.interests.all),
@@ -114,15 +120,15 @@ class ServerReport:
             compute_limit=limits.compute,
             uncommitted_groups=self._writer.uncommitted,
             uncommitted_seconds=self._writer.oldest_wait_s(),
-            event_log_rows_held=0 if self._events is None else self._events.counters.rows_held,
-            kafka_records_sent=0 if self._events is None else self._events.counters.kafka_sent,
-            kafka_records_waiting=0
-            if self._events is None
-            else self._events.counters.kafka_waiting,
+            event_log_rows_held=rows.rows_held,
+            event_log_segments_written=rows.segments_written,
+            kafka_records_sent=rows.kafka_sent,
+            kafka_records_waiting=rows.kafka_waiting,
             mesh_resent=self._channels.resent,
             mesh_links=sum(one.state == "connected" for one in links),
             credential_days_left=self._trust.days_left,
             servers_not_trusted=self._trust.not_trusted,
+            processors_hung=len(self._hung),
             overlay_keys=0 if ring is None else ring.keys,
             overlay_servers_known=0 if ring is None else ring.servers_known,
             overlay_repairs=0 if ring is None else ring.repairs,
@@ -156,6 +162,7 @@ class ServerReport:
             "kernel_drops": None if udp is None else udp.session_drops(),
             "strangers_dropped": None if strangers is None else strangers.kernel_drops(),
             "mesh_dropped": self._channels.dropped,
+            "mesh_frames_refused": self._channels.refused,
             "mesh_flips_refused": self._channels.flips_refused,
             "mesh_link_drops": sum(one.dropped_messages for one in self._mesh.states()),
             "mesh_rejected": dict(self._mesh.rejected),
@@ -165,6 +172,7 @@ class ServerReport:
             "event_log_errors": 0 if events is None else events.counters.errors,
             "kafka_records_dropped": 0 if events is None else events.counters.kafka_dropped,
             "kafka_errors": 0 if events is None else events.counters.kafka_errors,
+            "processor_refused": dict(self._server.processor_refused),
             "processor_restarts": self._host.restarts,
             "http_failures": 0 if self.http is None else self.http.failures,
             "processor_unprocessed": sum(one.processing.guard.unprocessed for one in topics),
@@ -196,4 +204,8 @@ class ServerReport:
         """Return what is wrong around the server, which is well itself."""
         damages = self._server.counts["spool_damages"]
         spool = [f"the spool had lost {damages} places when it was opened: see the log"]
-        return (spool if damages else []) + links_down(self._mesh.states())
+        hung = [
+            f"processor {name!r} hung the server and runs outside its loop: see {HUNG_FILE}"
+            for name in self._hung
+        ]
+        return (spool if damages else []) + hung + links_down(self._mesh.states())

@@ -18,6 +18,7 @@ from pathlib import Path
 import msgspec
 
 from nearcast.errors import SpoolError, SpoolFullError
+from nearcast.links.garbage import freeze_gc
 from nearcast.links.real_disk import RealDisk
 from nearcast.runtime.helper_scheduling import yield_to_server
 from nearcast.runtime.pipe_frames import FrameReader
@@ -171,6 +172,7 @@ def serve(
         with contextlib.suppress(OSError):  # the server is gone already
             for piece in recovery_frames(log.recovered):
                 sock.sendall(piece)
+        freeze_gc()  # a round would look through all that is alive every few milliseconds
         _Rounds(sock, log, settings, watchdog).run()
     except Exception as error:
         # a bug counts as well: a server that can no longer store must not go on

@@ -145,6 +145,8 @@ class Watchdog:
                 file.write(hung + b"\n")
                 file.flush()
                 os.fsync(file.fileno())
+            said = f"nearcast: processor {processor!r} of topic {topic!r} hangs; the server ends\n"
+            os.write(2, said.encode())
         with suppress(ProcessLookupError):
             self._kill(self._settings.pid, signal.SIGKILL)
 

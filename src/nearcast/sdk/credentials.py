@@ -34,6 +34,7 @@ from nearcast.links.secret_file import write_secret
 from nearcast.trust.revoked_servers import SignedPage
 from nearcast.trust.site_plane import SitePlane
 from nearcast.wire.actions import Home
+from nearcast.wire.areas import is_place
 from nearcast.wire.framing import check_credential_fits
 from nearcast.wire.noise import KEY_BYTES, public_key
 from nearcast.wire.server_check import ServerCheck
@@ -81,8 +82,8 @@ class Credentials:
             raise ConfigError(f"private_key: must have {2 * KEY_BYTES} hex digits")
         numbers = {"x_km": self.x_km, "y_km": self.y_km}
         for name, value in numbers.items():
-            if value is not None and not math.isfinite(value):
-                raise ConfigError(f"{name}: must be a finite number, not {value}")
+            if value is not None and not is_place(value, 0.0):
+                raise ConfigError(f"{name}: must be a finite number of km on earth, not {value}")
         for server, delay_ms in self.delays_ms.items():
             _read_address(server)
             if not 0 <= delay_ms < math.inf:

@@ -6,11 +6,19 @@ from typing import TYPE_CHECKING
 
 from nearcast.errors import AreaError, ConfigError, WireError
 from nearcast.trust.site_plane import SitePlane
+from nearcast.wire.areas import check_places
 
 if TYPE_CHECKING:  # a client that counts in km needs no projection
     from nearcast.geo.projection import LocalProjection
 
-__all__ = ["Degrees"]
+__all__ = ["Degrees", "place_km"]
+
+
+def place_km(degrees: Degrees | None, x: float, y: float) -> tuple[float, float]:
+    """Return a place in km that a client counts in degrees, if it does; WireError: it is none."""
+    place = (x, y) if degrees is None else degrees.place_km(x, y)
+    check_places((place,))  # the client's home would not take it, however often it is sent
+    return place
 
 
 class Degrees:

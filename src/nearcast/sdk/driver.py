@@ -19,7 +19,7 @@ from msgspec import structs
 from nearcast.content.attributes import Attributes
 from nearcast.errors import WireError
 from nearcast.sdk.credentials import Credentials
-from nearcast.sdk.degrees import Degrees
+from nearcast.sdk.degrees import Degrees, place_km
 from nearcast.sdk.failures import (
     NotAcknowledgedError,
     NotConnectedError,
@@ -106,7 +106,7 @@ def area_text(area: Area | None) -> str:
     if area is None or isinstance(area, str):
         return area or ""
     try:
-        return json.dumps(area, separators=(",", ":"), allow_nan=False)
+        return json.dumps(area, separators=(",", ":"))  # what is NaN, who reads it names
     except (TypeError, ValueError) as error:
         raise WireError(f"area, {error}") from None
 
@@ -207,7 +207,7 @@ class ClientDriver:
             payload,
             now,
             durable=durable,
-            position=None if position is None else self._place_km(*position),
+            position=None if position is None else place_km(self.degrees, *position),
             envelope=envelope,
             urgent=is_marked(message_class),
         )
@@ -259,11 +259,8 @@ class ClientDriver:
 
     def report(self, report: Report) -> None:
         """Set what the next reports say; the place as the client counts."""
-        x_km, y_km = self._place_km(report.x_km, report.y_km)
+        x_km, y_km = place_km(self.degrees, report.x_km, report.y_km)
         self.session.report(structs.replace(report, x_km=x_km, y_km=y_km))
-
-    def _place_km(self, x: float, y: float) -> tuple[float, float]:
-        return (x, y) if self.degrees is None else self.degrees.place_km(x, y)
 
     def _area(self, area: Area | None) -> str:
         text = area_text(area)

@@ -102,7 +102,7 @@ class Allowances:
             allowance.topics.pop(topic, None)
 
     def may_ask(self, client: str, servers: int, now: float) -> bool:
-        """Tell whether so many servers may be asked now for a topic that a client wants to hear."""
+        """Tell whether that number of servers may be asked now for a topic that a client wants to hear."""
         return self._asked.take(client, now, min(servers, _MOST_ASKED))
 
     def check(self, publication: Publication) -> RefuseReason | None:

@@ -2,7 +2,7 @@
 
 A client shows its signed credential to the server that it has a session with; that server shows
 it to others before it speaks of the client to them, see `vouching`. So each server decides by the
-client's own rights, whoever says what the client wants.
+client's own rights, no matter who says what the client wants.
 """
 
 from __future__ import annotations

@@ -12,6 +12,7 @@ from nearcast.server.peers import Peers
 from nearcast.server.shown_orders import ShownOrders
 from nearcast.server.site_orders import Orders
 from nearcast.server.stream_targets import StreamTargets
+from nearcast.wire.backoff import next_wait_s
 
 __all__ = ["BrokerFinder"]
 
@@ -64,7 +65,7 @@ class BrokerFinder:
             return
         for topic, (due, pause_s) in self._wanted.items():
             if due <= now:
-                self._wanted[topic] = (now + pause_s, min(2 * pause_s, _LONGEST_PAUSE_S))
+                self._wanted[topic] = (now + pause_s, next_wait_s(pause_s, _LONGEST_PAUSE_S))
                 self._directory.ask(topic_name(topic), now)
 
     def next_wakeup(self) -> float:

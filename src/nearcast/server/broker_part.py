@@ -15,7 +15,7 @@ from nearcast.broker.sequence_gate import Verdict
 from nearcast.errors import WireError
 from nearcast.server.authorise import Authoriser
 from nearcast.server.broker_messages import Advance, Copies, CopyAck, CopyNack
-from nearcast.server.claim_door import ClaimDoor
+from nearcast.server.claim_check import ClaimCheck
 from nearcast.server.claims import Claims
 from nearcast.server.delivery import Delivery
 from nearcast.server.early_copies import EarlyCopies
@@ -33,12 +33,10 @@ from nearcast.server.topic_expiry import TopicExpiry
 from nearcast.server.topic_proofs import TopicProofs
 from nearcast.server.topic_registry import TopicRegistry
 from nearcast.server.vouching import Vouching
-from nearcast.spool.changes import GENERATION, LiveTopic
-from nearcast.wire.publication import Origin, Publication, decode_record
+from nearcast.spool.changes import AFTER_DAMAGE, GENERATION, LiveTopic
+from nearcast.wire.publication import NUMBER_END, Origin, Publication, decode_record
 
 __all__ = ["BrokerPart"]
-
-_LARGEST = 1 << 63
 
 
 class BrokerPart:
@@ -74,15 +72,17 @@ class BrokerPart:
         """Whether the disk is so far behind that no copies are taken; the server sets it."""
         self._put_off: dict[tuple[str, str], None] = {}
         """Servers and topics whose copies were not taken, and are to be asked for."""
-        generations = [one.end // GENERATION for one in recovered.values()] or [0]
+        generations = [one.end // GENERATION for one in recovered.values()]
+        if not generations:
+            generations = [AFTER_DAMAGE if damages else 0]
         self.start = min(generations) * GENERATION
         """No offset that is given from now on is lower."""
         self.broker = Broker(
-            directory,
+            directory.table,
             clock,
             watch=watch,
             server=settings.server,
-            life=peers.incarnation,
+            incarnation=peers.incarnation,
             first_offset=max(generations) * GENERATION,
             tap=tap,
             next_ticket=next_ticket,
@@ -93,7 +93,7 @@ class BrokerPart:
         self.claims = Claims(peers, self.broker, self.topics, settings.takeover_s, effects.counts)
         self._expiry = TopicExpiry(
             self.broker,
-            lambda topic: self.topics.is_ordered(topic) or bool(directory.subscribers(topic)),
+            lambda topic: self.topics.is_ordered(topic) or bool(directory.table.subscribers(topic)),
             settings.topic_idle_s,
         )
         self._shares = SpoolShares(effects, self._size_for)
@@ -136,8 +136,8 @@ class BrokerPart:
         self._delivery, self._router = delivery, router
         self._on_begun, self._on_expired = on_begun, on_expired
         self.proofs = TopicProofs(self._peers, self.broker, self.topics, vouching, witness)
-        door = ClaimDoor(self.topics, vouching, shown, witness, self._effects)
-        self.claims.connect(door, vouching)
+        check = ClaimCheck(self.topics, vouching, shown, witness, self._effects)
+        self.claims.connect(check, vouching)
 
     def obey(self, orders: Orders, now: float) -> None:
         """Manage topics as new orders say; what came before is processed as it was ordered."""
@@ -256,10 +256,7 @@ class BrokerPart:
             trace = "".join(traceback.format_exception(error))
             effects.incident("internal_error", topic=topic, error=trace)
         for report in actions.reports:
-            counts[f"processor_{report.event.value}"] += report.count
-            effects.incident(
-                "processor", topic=report.topic, what=report.event.value, detail=report.detail
-            )
+            effects.note_processor(report)
 
     def _ask_for_missing(self, nack: Nack) -> None:
         if nack.copied_by is None:
@@ -321,7 +318,7 @@ class BrokerPart:
         if managed is not None and server not in managed.settings.keepers:
             raise WireError(f"it keeps no copies of {ack.topic!r}")
         _, epoch, sequence = ack.position
-        if not (0 <= epoch < _LARGEST and 0 <= sequence < _LARGEST):
+        if not (0 <= epoch < NUMBER_END and 0 <= sequence < NUMBER_END):
             raise WireError("CopyAck: a number is out of range")
         self.broker.on_copy_ack(ack.topic, ack.position)
 
@@ -392,6 +389,6 @@ class BrokerPart:
     def _on_advance(self, server: str, advance: Advance, now: float) -> None:
         if not self.topics.is_broker(server, advance.topic):
             raise WireError(f"it is not a broker of {advance.topic!r}")
-        if not (0 <= advance.epoch < _LARGEST and 0 <= advance.through < _LARGEST):
+        if not (0 <= advance.epoch < NUMBER_END and 0 <= advance.through < NUMBER_END):
             raise WireError("Advance: a number is out of range")
         self.broker.advance(advance.topic, advance.publisher, advance.epoch, advance.through)

@@ -11,10 +11,11 @@ from nearcast.broker.broker import Broker
 from nearcast.broker.ownership import NOBODY, Token
 from nearcast.errors import WireError
 from nearcast.server.broker_messages import Claim, Denied, Rumours, StateTaken, Yielded
-from nearcast.server.claim_door import ClaimDoor
+from nearcast.server.claim_check import ClaimCheck
 from nearcast.server.peers import Peers
 from nearcast.server.topic_registry import TopicRegistry
 from nearcast.server.vouching import Vouching
+from nearcast.wire.publication import NUMBER_END
 
 __all__ = ["Claims"]
 
@@ -58,10 +59,12 @@ class Claims:
         self._peers, self._broker, self._takeover_s = peers, broker, takeover_s
         self._counts = counts
         self._topics = topics
-        self._door: ClaimDoor
+        self._claim_check: ClaimCheck
         self._vouching: Vouching
         self._waits_since: dict[tuple[str, str], float] = {}
         """Topics and servers that no orders name, and that have not answered."""
+        self._asked: dict[str, int] = {}
+        """The number of the last message with a question, by server."""
         self._repeat_at = self._doubt_at = _NEVER
         peers.on(Claim, self._on_claim)
         peers.on(Yielded, self._on_yielded)
@@ -69,9 +72,9 @@ class Claims:
         peers.on(Denied, self._on_denied)
         peers.on(StateTaken, self._on_taken)
 
-    def connect(self, door: ClaimDoor, vouching: Vouching) -> None:
+    def connect(self, check: ClaimCheck, vouching: Vouching) -> None:
         """Take the parts that decide about claims of others, and that show whose streams they are."""
-        self._door, self._vouching = door, vouching
+        self._claim_check, self._vouching = check, vouching
 
     def send(self, claims: Iterable[Ask | Yield | Deny | Taken]) -> None:
         """Say what the broker wants said about streams."""
@@ -80,11 +83,14 @@ class Claims:
                 case Ask(server, topic, token, publishers, whole):
                     self._vouching.show(server, publishers)
                     self._peers.send(server, Claim(topic, publishers, token, whole))
+                    self._asked[server] = self._peers.queued(server)
                 case Yield(server, topic, token, positions, offer):
                     rumours = self._topics.rumours((topic,), server) if token != NOBODY else None
                     if rumours:  # before the answer, with which the claim may be won
                         self._peers.send(server, Rumours(rumours))
                     self._peers.send(server, Yielded(topic, token, positions, offer))
+                    if token == NOBODY:  # a question, too
+                        self._asked[server] = self._peers.queued(server)
                 case Taken(server, topic, number, taken):
                     self._peers.send(server, StateTaken(topic, number, taken))
                 case Deny(server, topic, token, publishers, against):
@@ -105,8 +111,11 @@ class Claims:
             self._broker.claims.ask_doubtful(self._may_ask, self._is_known)
 
     def _may_ask(self, server: str) -> bool:
-        """Tell whether nothing is under way to a server: that need not be said again."""
-        return not self._peers.unacknowledged(server)
+        """Tell whether no question is under way to a server: that need not be said again.
+
+        Other messages may be: to a server that is far away some always are.
+        """
+        return self._peers.has_settled(server, self._asked.get(server, 0))
 
     def _is_known(self, server: str) -> bool:
         return not self._peers.is_closed_circle or server in self._peers.others
@@ -137,7 +146,7 @@ class Claims:
         if token.server != server:
             raise WireError(f"a claim of {token.server!r} came from {server!r}")
         self._check(claim.topic, token)
-        publishers, denied, may_take_all = self._door.admit(server, claim, now)
+        publishers, denied, may_take_all = self._claim_check.admit(server, claim, now)
         if denied:
             self._peers.send(server, Denied(claim.topic, denied, token, NOBODY))
         if not publishers:
@@ -159,7 +168,7 @@ class Claims:
 
     def _on_yielded(self, server: str, yielded: Yielded, _now: float) -> None:
         for _, epoch, sequence in yielded.positions:
-            if not (0 <= epoch < _LARGEST and 0 <= sequence < _LARGEST):
+            if not (0 <= epoch < NUMBER_END and 0 <= sequence < NUMBER_END):
                 raise WireError("Yielded: a number is out of range")
         topic, offer = yielded.topic, yielded.offer
         if not 0 <= offer.number < _LARGEST:
@@ -217,7 +226,7 @@ class Claims:
             server, denied.token, denied.publishers
         ):
             raise WireError(f"it was not asked for streams of {denied.topic!r}")
-        self._door.check_denied(server, denied.topic, against.version)
+        self._claim_check.check_denied(server, denied.topic, against.version)
         self._check(denied.topic, against)
         self._broker.claims.on_denied(
             denied.topic, server, denied.publishers, denied.token, against

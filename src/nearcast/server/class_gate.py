@@ -84,7 +84,7 @@ class ClassGate:
         return rights is not None and may_use(rights, name)
 
     def _take(self, client: str, name: str, per_s: float, now: float) -> bool:
-        """Count a message; tell whether the client may still send so many."""
+        """Count a message; tell whether the client may still send that many."""
         credit, since = self._used.pop((client, name), (max(1.0, per_s), now))
         credit = min(max(1.0, per_s), credit + max(0.0, now - since) * per_s)
         has_credit = credit >= 1.0

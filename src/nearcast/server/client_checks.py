@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import math
-
 from nearcast.errors import ConfigError
 from nearcast.trust.flow_publishers import is_flow_publisher
+from nearcast.wire.areas import is_place
 from nearcast.wire.noise import KEY_BYTES
 
 __all__ = ["check_client"]
@@ -25,5 +24,5 @@ def check_client(
         raise ConfigError(
             f"the public key of client {client!r} has {len(public_key)} bytes, not {KEY_BYTES}"
         )
-    if place_km is not None and not all(math.isfinite(value) for value in place_km):
-        raise ConfigError(f"the place of client {client!r} is not finite")
+    if place_km is not None and not is_place(*place_km):
+        raise ConfigError(f"the place of client {client!r} is not finite, or too far away")

@@ -25,7 +25,7 @@ from nearcast.server.subscriptions import Subscriptions
 from nearcast.server.vouching import Vouching
 from nearcast.server.way_teller import WayTeller
 from nearcast.wire.actions import Deliver, ServerEvent, SessionClosed, SessionOpened
-from nearcast.wire.areas import FURTHEST_KM, heading_of
+from nearcast.wire.areas import heading_of, is_place
 from nearcast.wire.messages import (
     CloseReason,
     Init,
@@ -74,7 +74,7 @@ class ClientGateway:
         authoriser: Authoriser,
         vouching: Vouching,
         allowances: Allowances,
-        is_ready: Callable[[], bool],
+        is_ready: Callable[[bool], bool],
         retry_after_s: float,
         subscription_gate: SubscriptionGate,
         settings: EdgeSettings,
@@ -110,7 +110,8 @@ class ClientGateway:
             and (queue_age_s > limit_s or overload.has_queue)
             and overload.is_late(queue_age_s, now)
         )
-        is_ready, events = self._is_ready(), self.sessions.receive(batch, now)
+        is_ready = self._is_ready(queue_age_s is None)
+        events = self.sessions.receive(batch, now)
         # while the disk keeps up, others need not wait because of those who send most
         heavy = overload.heavy(events) if is_late and is_ready else _NOBODY
         if is_late or not is_ready:
@@ -307,7 +308,7 @@ class ClientGateway:
         self.subscriptions.subscribe(client, wish, now)
 
     def _on_report(self, client: str, said: Report | Init, now: float) -> None:
-        if max(abs(said.x_km), abs(said.y_km)) > FURTHEST_KM:
+        if not is_place(said.x_km, said.y_km):
             self.sessions.drops["invalid_field"] += 1
             return
         self._effects.counts["reports"] += 1

@@ -30,7 +30,6 @@ from nearcast.server.subscription_gate import SubscriptionGate
 from nearcast.server.subscriptions import Subscriptions
 from nearcast.server.vouching import Vouching
 from nearcast.server.way_teller import WayTeller
-from nearcast.wire.group_sessions import GroupSessions
 from nearcast.wire.server_sessions import ServerSessions
 from nearcast.wire.settings import WireSettings
 
@@ -41,10 +40,9 @@ def make_sessions(
     private_key: bytes, authoriser: Authoriser, access: ClientAccess, counts: Counter[str]
 ) -> ServerSessions:
     """Return the sessions of a server, with a group if it is to have one."""
-    known = (private_key, authoriser.check, access.random_bytes, access.wire)
-    if access.group is None:
-        return ServerSessions(*known)
-    return GroupSessions(*known, access.group, counts)
+    return ServerSessions(
+        private_key, authoriser.check, access.random_bytes, access.wire, access.group, counts
+    )
 
 
 def make_client_part(
@@ -61,7 +59,7 @@ def make_client_part(
     router: Router,
     replays: Replays,
     sessions: ServerSessions,
-    is_ready: Callable[[], bool],
+    is_ready: Callable[[bool], bool],
     guests: Guests,
     classes: ClassGate,
 ) -> ClientGateway:

@@ -8,7 +8,7 @@ from typing import Protocol
 from nearcast.broker.audiences import OutgoingNotification, Recipients
 from nearcast.errors import WireError
 from nearcast.server.effects import Effects
-from nearcast.server.mesh_messages import Notice, Notices
+from nearcast.server.mesh_messages import HomeNotice, Notices
 from nearcast.server.peers import Peers
 from nearcast.server.selection import Selection
 from nearcast.server.subscribers import SubscriberDirectory
@@ -77,7 +77,7 @@ class Delivery:
         self._peers, self._directory, self._effects = peers, directory, effects
         self._clock, self._local, self._pass_on = clock, local, pass_on
         self._group = None if local is None else local.group
-        self._notices: dict[tuple[str, bool], list[Notice]] = {}
+        self._notices: dict[tuple[str, bool], list[HomeNotice]] = {}
         """By home and whether they are urgent, for the end of the pass."""
         peers.on(Notices, self._on_notices)
 
@@ -100,7 +100,7 @@ class Delivery:
                     else:
                         self._deliver(notify, body, clients, left_out, *notified)
                 elif len(clients) > 1 or clients[0] != left_out:
-                    notice = Notice(body, clients, left_out, place)
+                    notice = HomeNotice(body, clients, left_out, place)
                     is_urgent = bool(notify.envelope) and self._urgency(notify.envelope) > 0
                     self._notices.setdefault((home, is_urgent), []).append(notice)
 

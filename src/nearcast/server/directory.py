@@ -23,6 +23,7 @@ from nearcast.server.ring_messages import (
     DirectoryClaims,
     DirectoryWanted,
 )
+from nearcast.wire.backoff import next_wait_s
 
 __all__ = ["Directory", "topic_name"]
 
@@ -126,7 +127,7 @@ class Directory:
         if self._next >= len(self._own):
             self._next = 0
             self._step_at = now + self._refresh_s * self._overlay.chance.uniform(0.8, 1.2)
-            self._refresh_s = min(2 * self._refresh_s, _REFRESH_S)
+            self._refresh_s = next_wait_s(self._refresh_s, _REFRESH_S)
             self._expire(now)
         elif not self._is_looking:
             self._claim_next(now)

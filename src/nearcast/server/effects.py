@@ -6,6 +6,7 @@ from collections import Counter, deque
 from collections.abc import Iterable
 
 from nearcast.broker.actions import TakenOver
+from nearcast.broker.guard import GuardEvent, ProcessorReport
 from nearcast.server.outputs import Incident, Outputs
 from nearcast.server.tables import Tables
 from nearcast.wire.clock_difference import ClockDifference
@@ -13,6 +14,8 @@ from nearcast.wire.clock_difference import ClockDifference
 __all__ = ["Effects"]
 
 _MOST_PAUSES = 512
+_MOST_REASONS = 64
+"""Of processors: each is a row of the metrics."""
 
 
 class Effects:
@@ -31,10 +34,23 @@ class Effects:
         """How long streams waited until this server owned them, since the last report."""
         self.refused_publications: Counter[str] = Counter()
         """Publications that clients or other servers should not have sent, by reason."""
+        self.processor_refused: Counter[str] = Counter()
+        """Messages that processors could read and did not take, by their reasons."""
 
     def incident(self, event: str, **fields: object) -> None:
         """Put something into the server's own log."""
         self.out.incidents.append(Incident(event, fields))
+
+    def note_processor(self, report: ProcessorReport) -> None:
+        """Count and log what a processor did wrong or did not take."""
+        what, reason, known = report.event.value, report.detail, self.processor_refused
+        if report.event is not GuardEvent.REFUSED:
+            self.counts[f"processor_{what}"] += report.count
+        elif reason in known or len(known) < _MOST_REASONS:
+            known[reason] += report.count
+        else:  # users' code chooses the reasons
+            known["other"] += report.count
+        self.incident("processor", topic=report.topic, what=what, detail=reason)
 
     def note_taken_over(self, streams: Iterable[TakenOver]) -> None:
         """Count streams that servers which are away may own too; those of a pass share a line."""

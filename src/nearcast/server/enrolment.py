@@ -60,7 +60,7 @@ class EnrolledClient:
 
 @dataclass(frozen=True, slots=True)
 class EnrolmentRules:
-    """What is granted to whoever has an enrolment token; operators may grant anything."""
+    """What is granted to everybody with an enrolment token; operators may grant anything."""
 
     rights: Rights = NOTHING
     days: float = CLIENT_DAYS

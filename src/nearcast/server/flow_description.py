@@ -8,11 +8,10 @@ from typing import Any
 from nearcast.flow.flow_orders import FlowOrder
 from nearcast.flow.flow_report import ComponentReport
 from nearcast.flow.messages import Part
+from nearcast.server.flow_events import last_events
 from nearcast.server.flow_messages import FlowReports
 
 __all__ = ["describe_flows"]
-
-_MOST_EVENTS = 20
 
 
 def describe_flows(
@@ -24,12 +23,7 @@ def describe_flows(
 
 def _describe(order: FlowOrder, reports: Mapping[str, FlowReports]) -> dict[str, Any]:
     name = order.flow.name
-    events = sorted(
-        (one.at_s, server, one.what)
-        for server, report in reports.items()
-        for one in report.events
-        if one.flow == name
-    )
+    events = last_events(name, ((server, said.events) for server, said in reports.items()))
     return {
         "name": name,
         "number": order.number,
@@ -45,8 +39,8 @@ def _describe(order: FlowOrder, reports: Mapping[str, FlowReports]) -> dict[str,
             for component, declared in order.flow.components.items()
         },
         "events": [
-            {"at_s": at_s, "server": server, "what": what}
-            for at_s, server, what in events[-_MOST_EVENTS:]
+            {"at_s": one.at_s, "server": server, "what": one.what, "is_fault": one.is_fault}
+            for server, one in events
         ],
     }
 
@@ -66,7 +60,7 @@ def _places(
 
 
 def _is_shown(one: ComponentReport) -> bool:
-    busy = one.queued or one.outgoing or one.unpublished or one.processed
+    busy = one.queued or one.outgoing or one.unpublished or one.processed or one.mapping_errors
     return bool(one.held or one.under_way or one.refusal or busy)
 
 
@@ -82,6 +76,7 @@ def _place(server: str, one: ComponentReport, per_s: float) -> dict[str, Any]:
         "under_way": [{"part": _part(moved.part), "to": moved.to} for moved in one.under_way],
         "refusal": one.refusal,
         "set_aside": one.set_aside,
+        "mapping_errors": one.mapping_errors,
     }
 
 

@@ -18,6 +18,7 @@ from nearcast.flow.load_loop import (
     GiveBack,
     LoadLoop,
     LoadSettings,
+    NoRoom,
     OfferRoom,
     SeekRoom,
     ServerLoad,
@@ -108,6 +109,10 @@ class FlowLoad:
                 case GiveBack():
                     for part in one.parts:
                         self._hand_over(one, part, now)
+                case NoRoom():
+                    nets = ", ".join(".".join(net) or "the cloud" for net in one.nets)
+                    detail = f"{describe_part(one.part)}, looked for in {nets}: {one.why}"
+                    self._note(one.flow, one.component, "no room", detail, now)
 
     def _hand_over(self, one: Give | GiveBack, part: Part, now: float) -> None:
         net, low, high = part.net, part.low, part.high

@@ -18,6 +18,8 @@ class FlowEvent(msgspec.Struct, frozen=True, array_like=True):
     """Unix time."""
     flow: str
     what: str
+    is_fault: bool = False
+    """Whether something failed; else it was decided or done."""
 
 
 class FlowReports(MeshStruct, frozen=True):

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, get_args
 
 from nearcast.broker.broker import Broker
 from nearcast.broker.processing import ProcessorRunner
 from nearcast.broker.processor import ProcessorWatch
-from nearcast.broker.registry import SHIPPED, check_allowed, make_processor
+from nearcast.broker.registry import SHIPPED, check_allowed, load_processor, make_processor
 from nearcast.broker.requests import ProcessResult
 from nearcast.errors import ProcessorError, WireError
 from nearcast.flow.flow import Component, ContentMapping
@@ -19,8 +19,9 @@ from nearcast.flow.flow_settings import FlowSettings
 from nearcast.flow.messages import FlowMessage
 from nearcast.server.effects import Effects
 from nearcast.server.flow_description import describe_flows
+from nearcast.server.flow_events import FlowEvents
 from nearcast.server.flow_load import FlowLoad
-from nearcast.server.flow_messages import FlowEvent, MovePart
+from nearcast.server.flow_messages import MovePart
 from nearcast.server.flow_outputs import FlowOutputs
 from nearcast.server.flow_watch import FlowWatch
 from nearcast.server.peers import Peers
@@ -36,7 +37,6 @@ __all__ = ["FlowPart"]
 
 _BUDGET_S = 0.01
 """How long processors may hold up the loop in one pass; one batch is always processed."""
-_MOST_EVENTS = 20
 _MOVES = frozenset(("handed over", "taken", "taken back"))
 """Events after which loads have to be measured anew."""
 
@@ -88,6 +88,8 @@ class FlowPart:
         self._orders: tuple[FlowOrder, ...] = ()
         self._refused: dict[str, str] = {}
         """Flows that cannot run here, and why: what their sources get would be lost to them."""
+        self._loaded: set[str] = set()
+        """Processors of the last orders' flows: those that run in the loop are loaded."""
         self._sources: frozenset[str] = frozenset()
         self._held_up: frozenset[str] = frozenset()
         self._is_idle = True
@@ -96,7 +98,7 @@ class FlowPart:
         """Whether processors have had their time until the next timer, which comes once all that
         has arrived is taken. Else each arrival would cost a batch, and messages would wait unseen
         in the links, reports and acknowledgements behind them."""
-        self._events: deque[FlowEvent] = deque(maxlen=_MOST_EVENTS)
+        self._events = FlowEvents()
         self.watch = FlowWatch(peers, effects, settings.report_interval_s, self._runtime.report)
         """How the flows are doing."""
         self.load = FlowLoad(
@@ -121,6 +123,7 @@ class FlowPart:
         """Run the flows of new orders, as far as this server may."""
         self._orders, self._refused, self._is_idle = orders.flows, {}, False
         self._sources = frozenset(topic for one in orders.flows for topic in one.flow.sources)
+        self._events.keep([one.flow.name for one in orders.flows])
         for order in orders.flows:
             try:
                 self._check_mappings(order)
@@ -128,6 +131,7 @@ class FlowPart:
                 self._refused[order.flow.name] = str(error)
                 self._note(order.flow.name, "", "refused", str(error), now)
         runs = [one for one in orders.flows if one.flow.name not in self._refused]
+        self._load_ahead(runs)
         servers = [one.server for one in orders.servers]
         self.watch.queued = self.watch.outgoing = 0
         self.load.obey(bool(runs), now)
@@ -157,7 +161,7 @@ class FlowPart:
         if now >= self._outputs.repeat_at:
             self._outputs.repeat(now)
         if self._orders:
-            self.watch.on_timer(now, tuple(self._events))
+            self.watch.on_timer(now, self._events.all)
             self.load.on_timer(now)
 
     def next_wakeup(self) -> float:
@@ -193,7 +197,7 @@ class FlowPart:
 
     def status(self) -> list[dict[str, Any]]:
         """Return the flows as this server sees them."""
-        said = self.watch.read(tuple(self._events))
+        said = self.watch.read(self._events.all())
         return describe_flows(self._orders, {self._settings.server: said})
 
     # What others say
@@ -201,6 +205,7 @@ class FlowPart:
     def _on_message(self, server: str, message: FlowMessage, now: float) -> None:
         self._runtime.on_message(server, message, now)
         self._effects.counts["flow_unexpected"] = self._runtime.unexpected
+        self._effects.counts["flow_not_entitled"] = self._runtime.not_entitled
 
     def _on_move(self, server: str, move: MovePart, now: float) -> None:
         if server != self._settings.manager:
@@ -239,17 +244,30 @@ class FlowPart:
                 if function in self._settings.hung_processors:
                     raise ProcessorError(f"mapping {function!r} has hung this server before")
 
+    def _load_ahead(self, orders: Iterable[FlowOrder]) -> None:
+        """Load what may come here: an import at a hand-over would hold up the loop and the part."""
+        names = {one.processor for order in orders for one in order.flow.components.values()}
+        for name in sorted(names - self._loaded):
+            with suppress(ProcessorError):  # told when a component is to run here
+                if self._runs_inline(name):
+                    load_processor(name)
+        self._loaded = names
+
+    def _runs_inline(self, processor: str) -> bool:
+        """Tell whether a processor runs in the loop; raise ProcessorError when nowhere here."""
+        settings = self._settings
+        check_allowed(processor, settings.allowed_processors)
+        is_trusted = processor in SHIPPED or processor in settings.inline_processors
+        return is_trusted and processor not in settings.hung_processors
+
     def _make_runner(self, component: Component) -> ProcessorRunner | None:
         """Return a component's processor; None: the host process has it, which may lose it."""
-        name, settings = component.processor, self._settings
-        check_allowed(name, settings.allowed_processors)
-        is_trusted = name in SHIPPED or name in settings.inline_processors
-        if not is_trusted or name in settings.hung_processors:
+        name = component.processor
+        if not self._runs_inline(name):
             return None
         processor = make_processor(name, component.options)
         return ProcessorRunner(processor, self._processor_watch, component.output, name)
 
     def _note(self, flow: str, component: str, event: str, detail: str, now: float) -> None:
-        what = " ".join(one for one in (component, event) if one)
-        self._events.append(FlowEvent(now, flow, f"{what}: {detail}" if detail else what))
+        self._events.note(now, flow, component, event, detail)
         self._effects.incident("flow", flow=flow, component=component, what=event, detail=detail)

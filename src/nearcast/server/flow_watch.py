@@ -9,9 +9,11 @@ from nearcast.server.effects import Effects
 from nearcast.server.flow_messages import FlowEvent, FlowReports
 from nearcast.server.peers import Peers
 
-__all__ = ["FlowWatch"]
+__all__ = ["COUNTED", "FlowWatch"]
 
 _MOST_UNACKNOWLEDGED = 2
+COUNTED = ("processed", "early", "overflowed", "set_aside", "mapping_errors")
+"""What of a component's report is counted as a metric `flow_...`."""
 _Key = tuple[str, int, str]
 """Flow, run, component."""
 
@@ -36,14 +38,13 @@ class FlowWatch:
         self._measure = measure
         self._next = float("-inf")
         self._read_at = float("-inf")
-        self._known: dict[_Key, tuple[int, int, int, int]] = {}
-        """Processed, early, overflowed and set aside messages when they were last read."""
-        self._mapping_errors: dict[tuple[str, int], int] = {}
+        self._known: dict[_Key, tuple[int, ...]] = {}
+        """The values of `COUNTED` when they were last read."""
         self._per_s: dict[str, dict[str, float]] = {}
         self.queued = self.outgoing = 0
         """Messages that waited for processors here, and for those of all servers, at that time."""
 
-    def on_timer(self, now: float, events: tuple[FlowEvent, ...]) -> None:
+    def on_timer(self, now: float, events: Callable[[], tuple[FlowEvent, ...]]) -> None:
         """Read the flows if it is time, and tell the manager unless it is away."""
         if now < self._next:
             return
@@ -51,7 +52,7 @@ class FlowWatch:
         self._count(now)
         manager = self._peers.manager
         if manager and self._peers.unacknowledged(manager) <= _MOST_UNACKNOWLEDGED:
-            self._peers.send(manager, self.read(events))
+            self._peers.send(manager, self.read(events()))
 
     def next_wakeup(self) -> float:
         """Return when to call `on_timer` at the latest."""
@@ -65,20 +66,14 @@ class FlowWatch:
         counts, known, per_s = self._effects.counts, self._known, dict[str, dict[str, float]]()
         elapsed_s, self._read_at = max(now - self._read_at, 1e-3), now
         self._known, self.queued, self.outgoing = {}, 0, 0
-        errors, self._mapping_errors = self._mapping_errors, {}
         for flow in self._measure():
-            run = flow.flow, flow.run
-            self._mapping_errors[run] = flow.mapping_errors
-            counts["flow_mapping_errors"] += flow.mapping_errors - errors.get(run, 0)
             for one in flow.components:
-                key = *run, one.component
-                before = known.get(key, (0, 0, 0, 0))
-                after = (one.processed, one.early, one.overflowed, one.set_aside)
+                key = (flow.flow, flow.run, one.component)
+                before = known.get(key, (0,) * len(COUNTED))
+                after = tuple(int(getattr(one, name)) for name in COUNTED)
                 self._known[key] = after
-                counts["flow_processed"] += after[0] - before[0]
-                counts["flow_early"] += after[1] - before[1]
-                counts["flow_overflowed"] += after[2] - before[2]
-                counts["flow_set_aside"] += after[3] - before[3]
+                for name, old, new in zip(COUNTED, before, after, strict=True):
+                    counts[f"flow_{name}"] += new - old
                 rate = (after[0] - before[0]) / elapsed_s
                 per_s.setdefault(flow.flow, {})[one.component] = rate
                 self.queued += one.queued

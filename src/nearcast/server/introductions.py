@@ -1,7 +1,7 @@
 """Introductions: a server that has topics asks the others for their subscribers.
 
-It asks when it has its first orders, when it comes to have more topics, and whoever restarted or
-missed something. Until all have answered, or took too long, it processes nothing: at its start
+It asks when it has its first orders, when it comes to have more topics, and each server that
+restarted or missed something. Until all have answered, or took too long, it processes nothing: at its start
 publishers are told to wait, later what comes of the new topics is held. Who has not answered may
 have stood in for it: the streams of these topics are claimed from that server too.
 """

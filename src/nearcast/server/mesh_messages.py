@@ -59,11 +59,11 @@ __all__ = [
     "ClockTold",
     "Forgets",
     "Hello",
+    "HomeNotice",
     "LoadReport",
     "Manages",
     "MeshMessage",
     "NewOrders",
-    "Notice",
     "Notices",
     "Presence",
     "ReplayedNotice",
@@ -83,7 +83,7 @@ class SpoolDamaged(MeshStruct, frozen=True):
     topic: str
 
 
-class Notice(msgspec.Struct, frozen=True, array_like=True, gc=False):
+class HomeNotice(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A notification for clients at one home."""
 
     body: bytes
@@ -98,7 +98,7 @@ class Notice(msgspec.Struct, frozen=True, array_like=True, gc=False):
 class Notices(MeshStruct, frozen=True):
     """A broker to the home of subscribers."""
 
-    notices: tuple[Notice, ...]
+    notices: tuple[HomeNotice, ...]
     urgent: bool = False
     """Whether they may have overtaken others of the same topic."""
 

@@ -9,7 +9,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-__all__ = ["NEVER", "Frame", "PeerSettings", "PeerStream", "decode_frame", "encode_frame"]
+__all__ = ["NEVER", "PeerFrame", "PeerSettings", "PeerStream", "decode_frame", "encode_frame"]
 
 NEVER = float("inf")
 _Number = Annotated[int, Meta(ge=0, le=1 << 62)]
@@ -43,7 +43,7 @@ class PeerSettings:
     """How long frames of a server's last incarnation may be under way."""
 
 
-class Frame(msgspec.Struct, frozen=True, array_like=True, gc=False):
+class PeerFrame(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """What travels between two servers at a time."""
 
     incarnation: _Number
@@ -61,15 +61,15 @@ class Frame(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 _encoder = msgspec.msgpack.Encoder()
-_decoder = msgspec.msgpack.Decoder(Frame)
+_decoder = msgspec.msgpack.Decoder(PeerFrame)
 
 
-def encode_frame(frame: Frame) -> bytes:
+def encode_frame(frame: PeerFrame) -> bytes:
     """Return the bytes of a frame."""
     return _encoder.encode(frame)
 
 
-def decode_frame(data: bytes) -> Frame | None:
+def decode_frame(data: bytes) -> PeerFrame | None:
     """Return the frame of these bytes; None when they are not a frame."""
     try:
         return _decoder.decode(data)
@@ -126,7 +126,7 @@ class PeerStream:
         self.urgent += 1
 
     def note_sent(self, count: int) -> None:
-        """Note that so many more were sent: urgent ones first."""
+        """Note that `count` more were sent: urgent ones first."""
         self.sent += count
         self.urgent = max(0, self.urgent - count)
 

@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from nearcast.server.peer_channel import (
     NEVER,
-    Frame,
+    PeerFrame,
     PeerSettings,
     PeerStream,
     decode_frame,
@@ -221,6 +221,16 @@ class PeerChannels:
         peer = self._peers.get(server)
         return len(peer.ordinary.waiting) + len(peer.bulk.waiting) if peer else 0
 
+    def queued(self, server: str) -> int:
+        """Return the number of the last message to a server that is not bulk."""
+        peer = self._peers.get(server)
+        return peer.ordinary.base + len(peer.ordinary.waiting) - 1 if peer else 0
+
+    def has_settled(self, server: str, number: int) -> bool:
+        """Tell whether a message and all before it were acknowledged, or given up."""
+        peer = self._peers.get(server)
+        return peer is None or peer.ordinary.base > number
+
     def is_away(self, server: str, now: float, after_s: float) -> bool:
         """Tell whether a server has acknowledged nothing of what was sent for a while."""
         peer = self._peers.get(server)
@@ -282,7 +292,10 @@ class PeerChannels:
 
     def _resend(self, stream: PeerStream, now: float) -> bytes:
         """Return one frame from the first message on that is not acknowledged."""
-        stream.behind = max(stream.behind, stream.base + stream.sent - 1)
+        if stream.base > stream.behind:
+            # else it goes on with what was to be sent again: what was sent for the first time since
+            # is under way, and would be sent again with every answer, for ever on a long way
+            stream.behind = stream.base + stream.sent - 1
         batch = self._batch(stream, 0, 0)
         count = len(batch.messages)
         self.resent += min(count, stream.sent)
@@ -334,7 +347,7 @@ class PeerChannels:
     def _frame(self, stream: PeerStream, at: int, batch: list[bytes]) -> bytes:
         stream.ack_at = NEVER
         return encode_frame(
-            Frame(
+            PeerFrame(
                 self.incarnation,
                 stream.is_bulk,
                 stream.base,

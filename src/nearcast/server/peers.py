@@ -34,6 +34,8 @@ class Peers:
         self.server, self.manager = server, manager
         """The ids of this server and of the manager."""
         self._channels, self._effects, self.tables = channels, effects, effects.tables
+        self.poll, self.next_wakeup = channels.poll, channels.next_wakeup
+        """Frames to send now, each with the server it goes to; when to poll again at the latest."""
         self.incarnation = channels.incarnation
         """Another number after each start."""
         self._handlers: dict[type, Callable[[str, Any, float], None]] = {}
@@ -149,6 +151,14 @@ class Peers:
         """Return how many messages a server has not taken."""
         return self._channels.waiting(server)
 
+    def queued(self, server: str) -> int:
+        """Return the number of the last message to a server, for `has_settled`."""
+        return self._channels.queued(server)
+
+    def has_settled(self, server: str, number: int) -> bool:
+        """Tell whether a server has taken a message and all before it, or never will."""
+        return self._channels.has_settled(server, number)
+
     def withdraw(self, server: str, kind: type[MeshMessage]) -> None:
         """Take back what was said to a server in messages of a kind, as far as it can be."""
         name = kind.__name__.encode()
@@ -159,11 +169,3 @@ class Peers:
     def is_away(self, server: str, now: float, after_s: float) -> bool:
         """Tell whether a server has taken nothing for a while that was sent to it."""
         return self._channels.is_away(server, now, after_s)
-
-    def poll(self, now: float) -> list[tuple[str, bytes]]:
-        """Return the frames to send now, each with the server it goes to."""
-        return self._channels.poll(now)
-
-    def next_wakeup(self) -> float:
-        """Return when to poll again at the latest."""
-        return self._channels.next_wakeup()

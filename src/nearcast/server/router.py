@@ -27,7 +27,7 @@ from nearcast.server.stream_targets import NOBODY, StreamTargets
 from nearcast.server.unproved_publications import UnprovedPublications
 from nearcast.server.vouching import Vouching
 from nearcast.wire.messages import Refuse, RefuseReason, Route
-from nearcast.wire.publication import Origin, Publication, decode_record
+from nearcast.wire.publication import NUMBER_END, Origin, Publication, decode_record
 
 __all__ = ["Publishers", "Router"]
 
@@ -38,7 +38,6 @@ _LOOK_S = 0.5
 """How often servers that take nothing are looked for."""
 _EARLY_LIMIT = 2_000
 """Publications that are held until the subscribers of their topics are known."""
-_LARGEST = 1 << 63
 _TOLD = {
     Verdict.STALE_EPOCH: RefuseReason.STALE_EPOCH,
     Verdict.MALFORMED: RefuseReason.OTHER,
@@ -81,7 +80,8 @@ class Router:
     ensure_kept
         The same for what others send: not if it has managed the topic before.
     is_ready
-        Tells whether this server takes publications; else their publishers are told to wait.
+        Tells whether this server takes publications, or urgent ones; else their publishers are
+        told to wait.
     knows_subscribers
         Tells whether the subscribers of a topic here are known: what comes before is held.
     is_introduced
@@ -105,7 +105,7 @@ class Router:
         publishers: Publishers | None,
         ensure_managed: Callable[[str], None],
         ensure_kept: Callable[[str], None],
-        is_ready: Callable[[], bool],
+        is_ready: Callable[[bool], bool],
         knows_subscribers: Callable[[str], bool],
         is_introduced: Callable[[str], bool],
         vouching: Vouching,
@@ -162,7 +162,7 @@ class Router:
             self._forwards.setdefault(key, []).append(publication)
 
     def publish(self, publication: Publication, now: float) -> None:
-        """Have the broker here process what this server publishes itself, whoever has the topic."""
+        """Have the broker here process what this server publishes itself, no matter who has the topic."""
         self._ensure_managed(publication.topic)
         self._admit(publication, self._peers.server, now)
 
@@ -302,9 +302,9 @@ class Router:
             return
         self._ensure_kept(message.topic)
         self._effects.counts["forwarded_in"] += len(publications)
-        is_refused = message.durable and not (
-            self._is_ready() and self._has_orders_for(message, now)
-        )
+        is_ready, is_ready_for_urgent = self._is_ready(False), self._is_ready(True)
+        if message.durable and not (is_ready_for_urgent and self._has_orders_for(message, now)):
+            is_ready = is_ready_for_urgent = False
         believed = {one: self._believe(server, one, now) for one in allowed}
         now_us, latest_us = int(now * 1e6), self._effects.site_clock.there_us(now)
         for publication, oldest in zip(publications, message.oldest, strict=True):
@@ -314,7 +314,8 @@ class Router:
                 self._classes.judge(publication)
             if not allowed[publication.publisher]:
                 continue
-            if is_refused:
+            is_taken = is_ready_for_urgent if publication.urgency else is_ready
+            if message.durable and not is_taken:
                 self.refuse_for_now(publication, server)
             elif not believed[publication.publisher]:
                 self._unproved.hold(publication, server, message.version)
@@ -366,7 +367,7 @@ class Router:
 
     def _on_refuse(self, server: str, message: ForwardRefuse, _now: float) -> None:
         self._check(server, message.topic, message.publisher, message.epoch, message.sequence)
-        if max(message.epoch, message.sequence) >= _LARGEST or message.reason < 0:
+        if max(message.epoch, message.sequence) >= NUMBER_END or message.reason < 0:
             raise WireError("ForwardRefuse: a number is out of range")
         if self._publishers is not None:
             refuse = Refuse(

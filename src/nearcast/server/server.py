@@ -103,7 +103,7 @@ class Server:
         effects = self._effects = Effects(settings.table_factor)
         self.counts, self.refused_publications = effects.counts, effects.refused_publications
         peers = self._peers = Peers(settings.server, settings.manager, channels, effects)
-        self.tables = effects.tables
+        self.processor_refused, self.tables = effects.processor_refused, effects.tables
         ring = self.ring = RingPart(peers, chance)
         directory = self.subscribers = SubscriberDirectory()
         authoriser = self._authoriser = Authoriser(trust, settings.vouched_limit, effects.tables)
@@ -323,10 +323,10 @@ class Server:
             out.datagrams = self.sessions.flush(now)
         return out
 
-    def _is_ready(self) -> bool:
+    def _is_ready(self, is_urgent: bool) -> bool:
         """Tell whether publications are taken: subscribers are known, and the disk keeps up."""
-        keeps_up = self.commit_wait_s <= self.settings.commit_age_s
-        return keeps_up and self._introductions.is_informed()
+        most_s = self.settings.copy_age_s if is_urgent else self.settings.commit_age_s
+        return self.commit_wait_s <= most_s and self._introductions.is_informed()
 
     # Orders and what other servers tell
 

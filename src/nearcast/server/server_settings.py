@@ -63,7 +63,8 @@ class ServerSettings:
     commit_age_s: float = 1.0
     """Publishers are told to wait when groups have waited longer than this to be written."""
     copy_age_s: float = 10.0
-    """Copies of other brokers are not taken, but asked for later, when groups wait longer."""
+    """Copies of other brokers are not taken, but asked for later, when groups wait longer; from
+    then on urgent messages wait, too."""
     classes: Mapping[str, MessageClass] = field(default_factory=lambda: MESSAGE_CLASSES)
     """Message classes by name."""
     inform_s: float = 1.0

@@ -17,7 +17,7 @@ from nearcast.wire.terms import NO_TERMS, Terms, check_terms
 __all__ = ["SubscriberDirectory"]
 
 
-class SubscriberDirectory(SubscriberTable):
+class SubscriberDirectory:
     """Subscribers as their homes told.
 
     A client on its way from one home to the next may be told of by both: each home speaks for
@@ -25,7 +25,8 @@ class SubscriberDirectory(SubscriberTable):
     """
 
     def __init__(self) -> None:
-        super().__init__()
+        self.table = SubscriberTable()
+        """All of them, by topic; what brokers look into."""
         self._homes: dict[str, dict[str, dict[str, Terms]]] = {}
         """By topic or pattern, and subscriber: the homes that told of it, and of its terms."""
         self._told: Counter[tuple[str, str]] = Counter()
@@ -37,7 +38,7 @@ class SubscriberDirectory(SubscriberTable):
 
     def is_known(self, topic: str, home: str, client: str = "") -> bool:
         """Tell whether a home told of a subscriber of a topic, or without a client of any."""
-        told = [self._homes.get(name, {}) for name in self.names(topic)]
+        told = [self._homes.get(name, {}) for name in self.table.names(topic)]
         if client:
             return any(home in one.get(client, ()) for one in told)
         return any(home in homes for one in told for homes in one.values())
@@ -45,7 +46,7 @@ class SubscriberDirectory(SubscriberTable):
     def by_home(self, topic: str, clients: Iterable[str]) -> dict[str, list[str]]:
         """Return subscribers of a topic sorted by their homes."""
         found: dict[str, list[str]] = {}
-        told = [self._homes.get(name, {}) for name in self.names(topic)]
+        told = [self._homes.get(name, {}) for name in self.table.names(topic)]
         for client in clients:
             for home in dict.fromkeys(one for homes in told for one in homes.get(client, ())):
                 found.setdefault(home, []).append(client)
@@ -68,11 +69,11 @@ class SubscriberDirectory(SubscriberTable):
             is_new = home not in homes
             if is_new or homes[home] != terms:
                 homes[home] = terms
-                self.subscribe(message.topic, client, _together(homes))
+                self.table.subscribe(message.topic, client, _together(homes))
             if is_new:
                 self._told[home, client] += 1
-                self.note_change(message.topic)  # also of one that is known at another home
-            self.move(client, x_km, y_km)
+                self.table.note_change(message.topic)  # also of one that is known at another home
+            self.table.move(client, x_km, y_km)
 
     def on_unsubscribed(self, home: str, message: Unsubscribed) -> None:
         """Forget clients of a home; one that another home told of stays."""
@@ -84,7 +85,7 @@ class SubscriberDirectory(SubscriberTable):
         check_places((x_km, y_km) for _, x_km, y_km in message.clients)
         for client, x_km, y_km in message.clients:
             if (home, client) in self._told:
-                self.move(client, x_km, y_km)
+                self.table.move(client, x_km, y_km)
 
     def forget_home(self, home: str) -> None:
         """Forget all that a home told."""
@@ -108,11 +109,11 @@ class SubscriberDirectory(SubscriberTable):
             self._told[home, client] -= 1
             if not self._told[home, client]:
                 del self._told[home, client]
-        self.note_change(topic)
+        self.table.note_change(topic)
         if homes:
-            self.subscribe(topic, client, _together(homes))
+            self.table.subscribe(topic, client, _together(homes))
         else:
-            self.unsubscribe(topic, client)
+            self.table.unsubscribe(topic, client)
             known.pop(client, None)
         if not known:
             self._homes.pop(topic, None)

@@ -212,7 +212,7 @@ class Subscriptions:
                 self._questions.ask_later(server, one.client, one.topic, resumes=one.resumes)
             self._confirm_if_known(number)
         for interest in self.interests.take_unused(self._peers.others, now):
-            # whoever still has subscribers of it from here: there are none
+            # each server that still has subscribers of it from here: there are none
             self._tell(self._updates.complete(one, interest.name) for one in interest.holders)
 
     # Other servers

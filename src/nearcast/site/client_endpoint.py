@@ -1,7 +1,9 @@
 """The local interface of a vehicle: one session, which all programs on the machine share by HTTP.
 
 It listens on loopback only. A request shows the token of a file that only its owner can read, and
-the host it means; one that a web page caused is refused. Everything that waits is bounded.
+the host it means; one that a web page caused is refused. Everything that waits is bounded: of
+connections that have not shown the token the oldest gives way, so that other users of the machine
+do not keep programs out by silence.
 """
 
 from __future__ import annotations
@@ -27,6 +29,7 @@ __all__ = ["ClientEndpoint"]
 
 _HOST = "127.0.0.1"
 _MOST_CONNECTIONS = 64
+"""That have shown the token; and as many that have not."""
 _BODY_LIMIT_BYTES = 1 << 20
 _REQUEST_S = 10.0
 """How long a program may take to send its request."""
@@ -49,7 +52,8 @@ class ClientEndpoint:
         self._client, self._token, self._answer_s = client, token, answer_s
         self.address = (_HOST, port)
         self._streams = LocalStreams(client)
-        self._tasks: set[asyncio.Task[Any]] = set()
+        self._unproved: dict[asyncio.Task[Any], None] = {}
+        self._proved: set[asyncio.Task[Any]] = set()
 
     async def start(self) -> None:
         """Listen; ConfigError when the port cannot be had."""
@@ -65,29 +69,36 @@ class ClientEndpoint:
     async def close(self) -> None:
         """Stop listening, and end what is under way."""
         self._server.close()
-        for task in self._tasks:
+        tasks = [*self._unproved, *self._proved]
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
         await self._streams.close()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         assert task is not None
-        self._tasks.add(task)
+        self._unproved[task] = None
+        if len(self._unproved) > _MOST_CONNECTIONS:
+            oldest = next(iter(self._unproved))
+            del self._unproved[oldest]
+            oldest.cancel()
         try:
-            if len(self._tasks) <= _MOST_CONNECTIONS:
-                await self._answer(reader, writer)
+            await self._answer(reader, writer)
         except (OSError, asyncio.IncompleteReadError, TimeoutError, asyncio.CancelledError):
             pass  # the program has gone, or says nothing, or `close` was called
         finally:
-            self._tasks.discard(task)
+            self._unproved.pop(task, None)
+            self._proved.discard(task)
             writer.close()
 
     async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             async with asyncio.timeout(_REQUEST_S):
-                request = await _read(reader)
-            self._check(request)
+                request, body = await _read_head(reader)
+                self._check(request)
+                self._prove()
+                request.body = body + await reader.readexactly(request.body_bytes - len(body))
             lines = self._route(request)
         except RequestError as error:
             _begin(writer, error.status)
@@ -111,6 +122,15 @@ class ClientEndpoint:
         if not hmac.compare_digest(shown.encode(), self._token.encode()):
             raise RequestError(HTTPStatus.UNAUTHORIZED, "show the token: Authorization: Bearer ...")
 
+    def _prove(self) -> None:
+        """Let the program's connection stay, however many come."""
+        if len(self._proved) >= _MOST_CONNECTIONS:
+            raise RequestError(HTTPStatus.SERVICE_UNAVAILABLE, "too many requests are under way")
+        task = asyncio.current_task()
+        assert task is not None
+        self._unproved.pop(task, None)
+        self._proved.add(task)
+
     def _route(self, request: Request) -> AsyncGenerator[dict[str, Any], None]:
         try:
             place = urlsplit(request.target)
@@ -124,10 +144,7 @@ class ClientEndpoint:
             case "POST", "/report":
                 return self._report(request.body)
             case "GET", "/subscribe":
-                topics = parse_qs(place.query).get("topic", [])
-                if len(topics) != 1:
-                    raise RequestError(HTTPStatus.BAD_REQUEST, "name one topic: /subscribe?topic=a")
-                return self._subscribe(topics[0])
+                return self._subscribe(*_subscription(place.query))
         raise RequestError(HTTPStatus.NOT_FOUND, f"there is no {request.method} {place.path}")
 
     async def _status(self) -> AsyncGenerator[dict[str, Any], None]:
@@ -178,8 +195,8 @@ class ClientEndpoint:
         self._client.report(*place, said.direction_deg, said.speed_mps, at_once=True)
         yield {"reported": True}
 
-    async def _subscribe(self, topic: str) -> AsyncGenerator[dict[str, Any], None]:
-        async with self._streams.subscribed(topic, self._answer_s) as queue:
+    async def _subscribe(self, topic: str, where: str) -> AsyncGenerator[dict[str, Any], None]:
+        async with self._streams.subscribed(topic, self._answer_s, where) as queue:
             yield {"subscribed": topic}
             while True:
                 notification, dropped = await queue.get()
@@ -188,7 +205,19 @@ class ClientEndpoint:
                 yield notification_line(notification)
 
 
-async def _read(reader: asyncio.StreamReader) -> Request:
+def _subscription(query: str) -> tuple[str, str]:
+    """Return the topic and the filter that a program asks for."""
+    asked = parse_qs(query, keep_blank_values=True)
+    if unknown := [name for name in asked if name not in ("topic", "where")]:
+        problem = f"unknown: {unknown[0]!r:.40}; a subscription has topic and where"
+        raise RequestError(HTTPStatus.BAD_REQUEST, problem)
+    if len(asked.get("topic", ())) != 1 or len(asked.get("where", "1")) != 1:
+        raise RequestError(HTTPStatus.BAD_REQUEST, "name one topic: /subscribe?topic=a")
+    return asked["topic"][0], asked.get("where", [""])[0]
+
+
+async def _read_head(reader: asyncio.StreamReader) -> tuple[Request, bytes]:
+    """Return a request, and what has come of its body."""
     received = bytearray()
     while (found := parse_head(received, _BODY_LIMIT_BYTES)) is None:
         data = await reader.read(1 << 16)
@@ -196,9 +225,7 @@ async def _read(reader: asyncio.StreamReader) -> Request:
             raise asyncio.IncompleteReadError(bytes(received), None)
         received += data
     request, head_bytes = found
-    body = bytes(received[head_bytes:])[: request.body_bytes]
-    request.body = body + await reader.readexactly(request.body_bytes - len(body))
-    return request
+    return request, bytes(received[head_bytes:])[: request.body_bytes]
 
 
 async def _send(writer: asyncio.StreamWriter, lines: AsyncGenerator[dict[str, Any], None]) -> None:
@@ -212,7 +239,7 @@ async def _send(writer: asyncio.StreamWriter, lines: AsyncGenerator[dict[str, An
                     is_begun = True
                 writer.write(_line(line))
                 await writer.drain()
-        except (NearcastError, msgspec.MsgspecError, ValueError) as error:
+        except (NearcastError, msgspec.MsgspecError, ValueError, RecursionError) as error:
             if not is_begun:
                 _begin(writer, HTTPStatus.BAD_REQUEST)
             writer.write(_line({"error": str(error)}))

@@ -13,17 +13,27 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from nearcast.errors import ConfigError, WireError
-from nearcast.links.kafka_client import check_topics, open_consumer, open_producer
-from nearcast.links.kafka_records import headers, read_publication
+from nearcast.links.kafka_client import (
+    Producer,
+    answering,
+    check_topics,
+    commit,
+    consume_soon,
+    open_consumer,
+    open_producer,
+)
+from nearcast.links.kafka_records import headers, read_identity, read_publication
 from nearcast.links.kafka_settings import KafkaSettings
 from nearcast.pipeline.stream.alert_records import AlertMaker, KnownRecords
 
-__all__ = ["EventService", "ServiceCounts", "header", "positions"]
+__all__ = ["EventService", "ServiceCounts", "header"]
 
 _log = logging.getLogger(__name__)
 _AT_ONCE = 500
 _WAIT_S = 0.02
 _ANSWER_S = 10.0
+_FLUSH_S = 0.5
+"""A signal is heard in between only."""
 
 
 class ServiceCounts:
@@ -76,12 +86,16 @@ class EventService:
         topics = (self._settings.topic("events"), self._settings.topic("alerts"))
         check_topics(self._settings, topics)
         consumer = open_consumer(self._settings, self._group)
-        producer = open_producer(self._settings, lambda said: _log.warning("kafka: %s", said))
+
+        def on_error(said: str) -> None:
+            _log.warning("kafka: %s", said)
+
+        producer = open_producer(self._settings, on_error)
         failed: list[str] = []
         try:
             consumer.subscribe([topics[0]], on_assign=self._on_assign)
             while not stop():
-                batch = consumer.consume(_AT_ONCE, _WAIT_S)
+                batch = consume_soon(consumer, _AT_ONCE, _WAIT_S)
                 for message in batch:
                     for alert in self._take(message):
                         producer.produce(
@@ -94,11 +108,10 @@ class EventService:
                             ),
                         )
                         self.counts.alerts += 1
-                if batch:
-                    producer.flush()
+                if batch and _all_sent(producer, stop):
                     if failed:
                         raise ConfigError(f"Kafka does not take alerts: {failed[0]}")
-                    consumer.commit(offsets=positions(batch), asynchronous=False)
+                    commit(consumer, batch, on_error)
         finally:
             consumer.close()
 
@@ -107,11 +120,11 @@ class EventService:
             raise ConfigError(f"Kafka: {message.error().str()}")
         try:
             record = read_publication(header(message, "v"), message.value())
+            identity = read_identity(header(message, "id"))
         except WireError as error:
             self.counts.malformed += 1
             _log.warning("partition %d, %s", message.partition(), error)
             return ()
-        identity = (header(message, "id") or b"").decode(errors="replace")
         if not self._known.is_new(identity):
             self.counts.repeated += 1
             return ()
@@ -126,12 +139,12 @@ class EventService:
         self._known = KnownRecords()
         self._silent_until.clear()
         since_ms = int((time.time() - self._warm_s) * 1e3)
-        committed = consumer.committed(partitions, timeout=_ANSWER_S)
-        for partition in partitions:
-            partition.offset = since_ms
-        found = {
-            one.partition: one.offset for one in consumer.offsets_for_times(partitions, _ANSWER_S)
-        }
+        with answering(self._settings):
+            committed = consumer.committed(partitions, timeout=_ANSWER_S)
+            for partition in partitions:
+                partition.offset = since_ms
+            early_ones = consumer.offsets_for_times(partitions, _ANSWER_S)
+        found = {one.partition: one.offset for one in early_ones}
         for one in committed:
             if one.offset >= 0:
                 self._silent_until[one.partition] = one.offset
@@ -141,15 +154,15 @@ class EventService:
         self.is_assigned.set()
 
 
+def _all_sent(producer: Producer, stop: Callable[[], bool]) -> bool:
+    """Wait until Kafka has all alerts, however long it is away; False: it was time to stop before."""
+    while producer.flush(_FLUSH_S):
+        if stop():
+            return False
+    return True
+
+
 def header(message: Any, name: str) -> bytes | None:
     """Return a header of a message, None if it has none of that name."""
     found = dict(message.headers() or ()).get(name)
     return found if isinstance(found, bytes) else None
-
-
-def positions(batch: Sequence[Any]) -> list[Any]:
-    """Return where to go on after a batch, for each partition."""
-    from confluent_kafka import TopicPartition
-
-    after = {(one.topic(), one.partition()): one.offset() + 1 for one in batch}
-    return [TopicPartition(topic, number, offset) for (topic, number), offset in after.items()]

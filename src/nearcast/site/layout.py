@@ -212,7 +212,7 @@ def lay_out_site(
         authority.ensure_server(place.server, place.role, now_s)
     _write_configs(site, authority, scenario, options, groups)
     text = msgspec.json.format(msgspec.json.encode(site, enc_hook=str), indent=2)
-    (folder / "site.json").write_bytes(text + b"\n")
+    write_secret(folder / "site.json", text + b"\n", sync=False)
     return site
 
 

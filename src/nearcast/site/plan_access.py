@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
+import msgspec
 import numpy as np
 
 from nearcast.domain.plan import Model
@@ -15,11 +16,13 @@ from nearcast.domain.plan_in_force import PlanInForce
 from nearcast.domain.scenario import Scenario
 from nearcast.errors import NearcastError, PlanError
 from nearcast.links import http_client
+from nearcast.planning.flow_use import ShownFlows, decode_shown_flows
 
 __all__ = [
     "ManagerAccess",
     "SitePlanInForce",
     "adopt_plan",
+    "read_flows",
     "read_in_force",
     "wait_for_servers",
 ]
@@ -75,6 +78,15 @@ def read_in_force(manager: ManagerAccess, scenario: Scenario) -> SitePlanInForce
     joined = int(np.count_nonzero(homes < 0))
     plan = PlanInForce(homes, table[:, 0], table[:, 1], joined, left)
     return SitePlanInForce(version, Model(model or Model.RATIO), plan)
+
+
+def read_flows(manager: ManagerAccess) -> ShownFlows:
+    """Ask the manager where components of flows are."""
+    shown = http_client.ask(f"{manager.url}/flows", token=manager.token)
+    try:
+        return decode_shown_flows({"flows": shown})
+    except msgspec.MsgspecError as error:
+        raise PlanError(f"{manager.url}/flows is not what a manager says: {error}") from None
 
 
 def adopt_plan(

@@ -98,6 +98,10 @@ class SiteProcesses:
         process.kill()
         process.join()
 
+    def has_ended(self, server: str) -> bool:
+        """Tell whether a server's process is gone."""
+        return self._processes[server].exitcode is not None
+
     def watch(self) -> list[str]:
         """Start servers again that died by themselves, after growing pauses.
 

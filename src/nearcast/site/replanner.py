@@ -21,6 +21,7 @@ from nearcast.domain.plan_files import write_plan
 from nearcast.domain.scenario_files import read_scenario, write_scenario
 from nearcast.domain.traffic import PresentScenario, Traffic, bring_up_to_date
 from nearcast.errors import ConfigError, NearcastError, PipelineError
+from nearcast.planning.flow_use import without_flow_use
 from nearcast.planning.request import PlanRequest
 from nearcast.planning.switching import weigh_new_plan
 from nearcast.site.layout import MANAGER, SiteFolder
@@ -29,6 +30,7 @@ from nearcast.site.plan_access import (
     ManagerAccess,
     SitePlanInForce,
     adopt_plan,
+    read_flows,
     read_in_force,
     wait_for_servers,
 )
@@ -206,7 +208,14 @@ class Replanner:
         force: SitePlanInForce,
     ) -> ReplanRound:
         began_s = self._clock()
-        weighed = weigh_new_plan(present, request, force.plan, self._settings.least_saving)
+        # The scenario that is kept has the whole servers: what flows use is asked for each time.
+        flows = read_flows(self._site.manager)
+        left = replace(
+            present,
+            planned=without_flow_use(present.planned, flows),
+            known=without_flow_use(present.known, flows),
+        )
+        weighed = weigh_new_plan(left, request, force.plan, self._settings.least_saving)
         found = replace(
             found,
             cost_before=weighed.cost_before,

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 import msgspec
 
-from nearcast.errors import ConfigError
+from nearcast.errors import ConfigError, OutputError, RestartNeededError
 from nearcast.flow.flow_orders import FlowOrder
 from nearcast.links.kafka_settings import KafkaSettings
 from nearcast.links.memory_mesh import MemoryHub
@@ -179,7 +179,10 @@ async def _run(
         place = msgspec.structs.replace(
             place, port=live.client_address[1], http_port=live.http.address[1]
         )
-        folder.save_place(place)
+        try:
+            folder.save_place(place)
+        except OutputError as error:  # no room, say: its configuration is not wrong
+            raise RestartNeededError(str(error)) from None
         orders = LocalOrders(live, folder, place)
         orders.look()
         on_ready(place)

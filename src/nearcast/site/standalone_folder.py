@@ -122,7 +122,9 @@ class StandaloneFolder:
         return self._place_file.exists()
 
     def save_place(self, place: StandalonePlace) -> None:
-        """Write where the server listens."""
+        """Write where the server listens, unless that is known: a full disk is no reason to fail."""
+        if self.has_place() and self.place() == place:
+            return
         with self.locked("files.lock", wait=True):
             self._write(self._place_file, msgspec.json.encode(place))
 

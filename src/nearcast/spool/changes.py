@@ -10,6 +10,7 @@ from typing import NamedTuple
 import msgspec
 
 __all__ = [
+    "AFTER_DAMAGE",
     "GENERATION",
     "Group",
     "LiveState",
@@ -22,6 +23,9 @@ GENERATION = 1 << 40
 """Offsets count the records of a topic that caused notifications. From this bit on they count the
 starts of the log: an offset that was told before a crash and never became durable is not given to
 another record."""
+AFTER_DAMAGE = 1 << 10
+"""Generations that a log skips which has lost something: more than had begun in what is gone. With
+so many, offsets stay below 2^62 for thousands of damages."""
 
 
 class Position(NamedTuple):
@@ -106,10 +110,10 @@ class LiveState:
             topic.aside = change.aside
         topic.end = max(topic.end, change.end)
 
-    def begin_generation(self) -> None:
+    def begin_generation(self, generations: int = 1) -> None:
         """Note that the log starts: offsets from here on differ from all that were told before."""
         for topic in self.topics.values():
-            topic.end += GENERATION
+            topic.end += generations * GENERATION
 
     def topic(self, name: str) -> LiveTopic:
         """Return a topic, a new one if it was not alive."""

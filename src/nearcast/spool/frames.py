@@ -18,8 +18,8 @@ from nearcast.errors import SpoolError
 from nearcast.spool.changes import LiveState, Position, TopicChange
 
 __all__ = [
-    "Frame",
     "FrameKind",
+    "SpoolFrame",
     "apply_frame",
     "encode_changes",
     "encode_commit",
@@ -53,7 +53,7 @@ class FrameKind:
     """Added to the others in a snapshot."""
 
 
-class Frame(NamedTuple):
+class SpoolFrame(NamedTuple):
     """A frame that was found intact, or a gap."""
 
     offset: int
@@ -117,7 +117,7 @@ def _position(position: Position) -> bytes:
     return _POSITION.pack(len(name), epoch, sequence) + name
 
 
-def apply_frame(state: LiveState, frame: Frame) -> None:
+def apply_frame(state: LiveState, frame: SpoolFrame) -> None:
     """Take over what an intact frame says; commit marks say nothing about the state.
 
     Raises
@@ -162,7 +162,7 @@ def _read_positions(into: dict[str, Position], body: bytes, at: int, count: int)
             into.pop(publisher, None)
 
 
-def scan(data: bytes, marker: int) -> Iterator[Frame]:
+def scan(data: bytes, marker: int) -> Iterator[SpoolFrame]:
     """Return the intact frames of a segment in order, and the gaps between them.
 
     What follows the last intact frame is not a gap: nothing shows that it was ever written.
@@ -178,8 +178,8 @@ def scan(data: bytes, marker: int) -> Iterator[Frame]:
             and crc32(view[at + _HEAD.size : end], marker) == checksum
         ):
             if at > expected:
-                yield Frame(expected, at, FrameKind.GAP, b"")
-            yield Frame(at, end, kind, data[at + _HEADER.size : end])
+                yield SpoolFrame(expected, at, FrameKind.GAP, b"")
+            yield SpoolFrame(at, end, kind, data[at + _HEADER.size : end])
             at = expected = end
         else:
             at = data.find(needle, at + 1)

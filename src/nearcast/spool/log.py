@@ -8,11 +8,13 @@ from dataclasses import dataclass
 from typing import Self
 
 from nearcast.errors import NO_ROOM, ConfigError, SpoolError, SpoolFullError, SpoolLostError
-from nearcast.spool.changes import Group, LiveState
+from nearcast.spool.changes import AFTER_DAMAGE, Group, LiveState
 from nearcast.spool.disk import Disk
 from nearcast.spool.frames import encode_changes, encode_commit
 from nearcast.spool.recovery import Recovery, recover
 from nearcast.spool.segments import (
+    DAMAGED_BYTES,
+    DAMAGED_FILE,
     ENDS_BYTES,
     ENDS_FILE,
     SPARE,
@@ -64,6 +66,7 @@ class SpoolLog:
         self._fallback = list(recovered.segments)
         self._head = self._position = self._capacity = 0
         self._sealed = True
+        self._is_damaged = False  # and may not have been told
         self._lost: str | None = None
 
     @classmethod
@@ -79,7 +82,7 @@ class SpoolLog:
             recovered = recover(disk)
         except OSError as error:
             raise SpoolError(f"the spool cannot be read: {error}") from error
-        recovered.state.begin_generation()
+        recovered.state.begin_generation(AFTER_DAMAGE if recovered.damages else 1)
         log = cls(disk, settings or SpoolSettings(), recovered)
         log._guarded(log._begin)
         return log
@@ -114,12 +117,15 @@ class SpoolLog:
         """Note durably up to where all is synced; call it when the server has nothing else to do.
 
         What rots or is missing of the very last round cannot be told from a torn write otherwise.
+        Whoever seals has heard of the damages in `recovered`.
         """
         self._guarded(self._write_seal)
+        self._guarded(self._forget_damages)
 
     def note_end(self) -> None:
         """Note the same, but do not wait for the note: for servers that have always work to do."""
         self._guarded(self._write_end)
+        self._guarded(self._forget_damages)
 
     def prepare_spare(self) -> None:
         """Make the next segment's file now, so that no commit has to wait for it."""
@@ -135,6 +141,10 @@ class SpoolLog:
             self._disk.close()
 
     def _begin(self) -> None:
+        self._is_damaged = bool(self.recovered.damages)
+        if self._is_damaged and DAMAGED_FILE not in self._disk.names():
+            self._disk.create(DAMAGED_FILE, DAMAGED_BYTES)
+            self._disk.sync_directory()
         cut = self.recovered.cut
         if cut is not None:
             # or a later recovery could take the torn frames for old ones that were synced
@@ -183,6 +193,12 @@ class SpoolLog:
             self._write_end()
             self._sync(ENDS_FILE)
             self._sealed = True
+
+    def _forget_damages(self) -> None:
+        if self._is_damaged and DAMAGED_FILE in self._disk.names():
+            self._disk.remove(DAMAGED_FILE)
+            self._disk.sync_directory()
+        self._is_damaged = False
 
     def _write_end(self) -> None:
         self._disk.write(ENDS_FILE, *encode_end(self._current(), self._position))

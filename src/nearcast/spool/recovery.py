@@ -19,8 +19,8 @@ from operator import attrgetter
 
 from nearcast.spool.changes import LiveState
 from nearcast.spool.disk import Disk
-from nearcast.spool.frames import Frame, FrameKind, apply_frame, read_commit, scan
-from nearcast.spool.segments import ENDS_FILE, SegmentName, read_ends, sort_files
+from nearcast.spool.frames import FrameKind, SpoolFrame, apply_frame, read_commit, scan
+from nearcast.spool.segments import DAMAGED_FILE, ENDS_FILE, SegmentName, read_ends, sort_files
 
 __all__ = ["Cut", "Damage", "Recovery", "recover"]
 
@@ -30,7 +30,10 @@ _COMMITS = (FrameKind.COMMIT, _SNAPSHOT_END)
 
 @dataclass(frozen=True, slots=True)
 class Damage:
-    """Bytes of a segment that were durable once and are not readable now."""
+    """Bytes of a segment that were durable once and are not readable now.
+
+    Those that an earlier start found, and may not have told, are the segment `DAMAGED_FILE`.
+    """
 
     segment: str
     offset: int
@@ -81,7 +84,9 @@ def recover(disk: Disk) -> Recovery:
     recovery.damages += [
         Damage(str(lost), 0, end) for lost, end in ends.items() if lost.sequence > newest
     ]
-    stories: list[tuple[SegmentName, Iterator[Frame]]] = []
+    if DAMAGED_FILE in files:
+        recovery.damages.append(Damage(DAMAGED_FILE, 0, 0))
+    stories: list[tuple[SegmentName, Iterator[SpoolFrame]]] = []
     for name in reversed(names):
         data = disk.read(str(name))
         recovery.bytes_scanned += len(data)
@@ -104,7 +109,7 @@ def recover(disk: Disk) -> Recovery:
     return recovery
 
 
-def _read_snapshot(items: Iterator[Frame]) -> tuple[bool, list[Frame]]:
+def _read_snapshot(items: Iterator[SpoolFrame]) -> tuple[bool, list[SpoolFrame]]:
     """Return whether a segment begins with a whole snapshot, and what was read to know."""
     head = []
     for item in items:
@@ -119,7 +124,7 @@ def _read_snapshot(items: Iterator[Frame]) -> tuple[bool, list[Frame]]:
 def _replay(
     recovery: Recovery,
     segment: str,
-    items: Iterable[Frame],
+    items: Iterable[SpoolFrame],
     *,
     use_snapshot: bool,
     newest: bool,
@@ -127,7 +132,7 @@ def _replay(
 ) -> None:
     reached = 0
 
-    def take(found: Iterable[Frame]) -> None:
+    def take(found: Iterable[SpoolFrame]) -> None:
         nonlocal reached
         for item in found:
             reached = item.end
@@ -136,7 +141,7 @@ def _replay(
             elif use_snapshot or not item.kind & FrameKind.SNAPSHOT:
                 apply_frame(recovery.state, item)
 
-    last_round: list[Frame] = []
+    last_round: list[SpoolFrame] = []
     round_start = 0
     for item in items:
         last_round.append(item)
@@ -156,7 +161,7 @@ def _replay(
         recovery.cut = Cut(segment, offset, last_round[-1].end - offset)
 
 
-def _whole_groups(items: Iterable[Frame]) -> int:
+def _whole_groups(items: Iterable[SpoolFrame]) -> int:
     """Return the number of items up to the last commit mark before anything is missing."""
     whole = 0
     for count, item in enumerate(items, start=1):

@@ -16,6 +16,8 @@ from zlib import crc32
 from nearcast.errors import SpoolError
 
 __all__ = [
+    "DAMAGED_BYTES",
+    "DAMAGED_FILE",
     "ENDS_BYTES",
     "ENDS_FILE",
     "SPARE",
@@ -30,6 +32,10 @@ _PREFIX, _SUFFIX = "segment-", ".spool"
 """Either marks a segment, of every format that will ever be."""
 _SEQUENCE_DIGITS = 12
 ENDS_FILE = "ends"
+DAMAGED_BYTES = 512
+DAMAGED_FILE = "damaged"
+"""There from the moment on when something is found missing until the server has heard of it. It
+may die before, and a new segment begins with what is left and looks whole."""
 SPARE = "spare-"
 """How the name of a file begins that holds nothing and waits to become a segment."""
 _END = Struct("<QIQ")  # number and marker of a segment, bytes of it that are durable
@@ -83,7 +89,7 @@ def sort_files(files: Iterable[str]) -> tuple[list[SegmentName], list[str]]:
         segment = SegmentName.parse(name)
         if segment is not None:
             segments.append(segment)
-        elif name == ENDS_FILE or is_spare(name):
+        elif name in (ENDS_FILE, DAMAGED_FILE) or is_spare(name):
             continue
         elif name.startswith(_PREFIX) or name.endswith(_SUFFIX):
             raise SpoolError(

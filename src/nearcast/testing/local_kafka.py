@@ -23,6 +23,7 @@ from typing import Self
 
 from nearcast.errors import ConfigError
 from nearcast.links.maven_jars import BROKER, find_jars
+from nearcast.links.tied_process import tied
 from nearcast.pipeline.java import java_home
 from nearcast.testing.ports import closed_port
 
@@ -70,6 +71,9 @@ class LocalKafka:
         Further settings of the broker.
     timeout_s
         After this a broker that is not up is an error.
+    stays
+        It outlives this process, unless it is stopped. Else it is killed when the thread that
+        started it ends, however that happens.
 
     Raises
     ------
@@ -84,6 +88,7 @@ class LocalKafka:
         port: int = 0,
         properties: Mapping[str, str] | None = None,
         timeout_s: float = 120.0,
+        stays: bool = False,
     ) -> None:
         self._temporary: tempfile.TemporaryDirectory[str] | None = None
         if folder is None:
@@ -93,7 +98,7 @@ class LocalKafka:
             folder = Path(self._temporary.name)
         self.folder = folder.absolute()
         self._port = port or closed_port()
-        self._more, self._timeout_s = dict(properties or {}), timeout_s
+        self._more, self._timeout_s, self._stays = dict(properties or {}), timeout_s, stays
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -154,9 +159,10 @@ class LocalKafka:
             )
             if made.returncode:
                 raise ConfigError(f"Kafka's folder cannot be made: {made.stderr or made.stdout}")
+        command = [program, *_JAVA, "kafka.Kafka", str(settings)]
         with (self.folder / "broker.log").open("wb") as log:
             self._process = subprocess.Popen(
-                [program, *_JAVA, "kafka.Kafka", str(settings)],
+                command if self._stays else tied(command),
                 env=environment,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
@@ -239,7 +245,7 @@ def main(verb: str, folder: Path, port: int) -> None:
     if verb == "up":
         if running is not None:
             raise ConfigError(f"{folder}: a broker runs already, process {running}")
-        broker = LocalKafka(folder, port=port)
+        broker = LocalKafka(folder, port=port, stays=True)
         try:
             broker.start()
         except BaseException:

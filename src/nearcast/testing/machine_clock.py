@@ -31,6 +31,10 @@ class MachineClock:
         """Set the wall clock; running processes do not notice."""
         self._offset_s += seconds
 
+    def run_at(self, rate: float) -> None:
+        """Let it count so many seconds per true second from now on."""
+        self._base, self._began, self.rate = self.read(), self._true_now(), rate
+
     def read(self) -> float:
         """Return the time as the process on this machine knows it."""
         return self._base + (self._true_now() - self._began) * self.rate

@@ -124,7 +124,7 @@ class SimulatedServer:
                 inline_processors=site.inline_processors,
                 allowed_processors=site.allowed_processors,
                 takeover_s=site.takeover_s,
-                net=(self.name,) if self.is_edge else CLOUD,
+                net=site.nets.get(self.name, (self.name,) if self.is_edge else CLOUD),
                 **site.limits,
             ),
             PeerChannels(draw_incarnation(site.random.randbytes)),

@@ -12,6 +12,7 @@ from nearcast.broker.processing import ProcessorRunner
 from nearcast.broker.processors.forward import Forward
 from nearcast.broker.requests import ProcessRequest, ProcessResult
 from nearcast.broker.topic_spool import TopicSpool
+from nearcast.routing.keys import NetPath
 from nearcast.server.server_settings import ServerSettings
 from nearcast.testing.authority import SmallAuthority
 from nearcast.testing.simulated_network import Network
@@ -41,6 +42,8 @@ class SimulatedWorld:
         """Of servers that start from now on, see `ServerSettings`."""
         self.limits: dict[str, Any] = {}
         """The same: `topic_limit` and others."""
+        self.nets: dict[str, NetPath] = {}
+        """The same: nets of servers; an edge server without one has a net of its own."""
         self.group: GroupSettings | None = None
         """The same: the multicast group of edge servers."""
         self.listeners: dict[str, tuple[Address, Callable[[bytes], None]]] = {}

@@ -58,7 +58,7 @@ class Validity(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fiel
 
 
 class ClientCredential(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """A client: whoever has the private key of `public_key` is it."""
+    """A client: the one that has the private key of `public_key` is it."""
 
     client: _Id
     public_key: _Key

@@ -1,4 +1,4 @@
-"""What a client knows of servers that no longer count: signed pages, whoever passes them on.
+"""What a client knows of servers that no longer count: signed pages, no matter who passes them on.
 
 A credential that was revoked never counts again, so that pages are added up: an old one that is
 shown again does no harm, and what is true of one page does not depend on having the others.

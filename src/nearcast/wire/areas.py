@@ -15,7 +15,15 @@ if TYPE_CHECKING:
     from nearcast.geo.area import AreaOfInterest
     from nearcast.geo.bounds import Bounds
 
-__all__ = ["FURTHEST_KM", "area_of", "bounds_of", "check_area", "check_places", "heading_of"]
+__all__ = [
+    "FURTHEST_KM",
+    "area_of",
+    "bounds_of",
+    "check_area",
+    "check_places",
+    "heading_of",
+    "is_place",
+]
 
 FURTHEST_KM = 1e9
 """From the origin, of any place: with places beyond it nobody has to compute."""
@@ -39,10 +47,15 @@ def heading_of(direction_deg: float, speed_mps: float) -> float | None:
     return direction_deg if direction_deg or speed_mps else None
 
 
+def is_place(x_km: float, y_km: float) -> bool:
+    """Tell whether somebody or something may be there."""
+    return abs(x_km) <= FURTHEST_KM and abs(y_km) <= FURTHEST_KM
+
+
 def check_places(places: Iterable[tuple[float, float]]) -> None:
     """Raise WireError when a place is none, or too far away."""
     for x_km, y_km in places:
-        if not (abs(x_km) <= FURTHEST_KM and abs(y_km) <= FURTHEST_KM):
+        if not is_place(x_km, y_km):
             raise WireError(f"a client cannot be at ({x_km:g}, {y_km:g})")
 
 
@@ -52,5 +65,5 @@ def check_area(text: str) -> None:
         area = area_of(text)
     except AreaError as error:
         raise WireError(f"area, {error}") from None
-    if area.nearest is not None:
-        raise WireError("area, `nearest` is for processors: nobody here knows all clients")
+    if area.nearest is not None and area.heading is not None:
+        raise WireError("area, `nearest` with a heading: brokers know places, not headings")

@@ -8,7 +8,6 @@ from nearcast.wire.codec import Refused
 from nearcast.wire.framing import (
     HEADER_BYTES,
     SEALED_OVERHEAD,
-    URGENT_HEADER,
     Header,
     Kind,
     write_header,
@@ -34,7 +33,6 @@ class Channel:
         "_decrypt",
         "_encrypt",
         "_header",
-        "_urgent_header",
         "counter",
         "rekey_at",
         "window",
@@ -51,7 +49,6 @@ class Channel:
         self._encrypt = sender.encrypt
         self._decrypt = receiver.decrypt
         self._header = write_header(Header(Kind.SEALED, peer_index))
-        self._urgent_header = URGENT_HEADER + self._header[len(URGENT_HEADER) :]
         self._counter_limit = counter_limit
         self.counter = 0
         """Counter of the next datagram."""
@@ -74,9 +71,9 @@ class Channel:
         """Return a datagram with this payload; the caller checks `is_exhausted` before."""
         return self.seal_as(self.take_counter(), payload)
 
-    def seal_urgent(self, payload: bytes) -> bytes:
-        """Return the same with the mark of urgent datagrams, which the seal covers."""
-        header, nonce = self._urgent_header, self.take_counter().to_bytes(12, "big")
+    def seal_marked(self, mark: bytes, payload: bytes) -> bytes:
+        """Return the same, beginning with another of the `SESSION_HEADERS`; the seal covers it."""
+        header, nonce = mark + self._header[len(mark) :], self.take_counter().to_bytes(12, "big")
         return b"".join((header, nonce[4:], self._encrypt(nonce, payload, header)))
 
     def take_counter(self) -> int:

@@ -15,7 +15,7 @@ from nearcast.wire.codec import (
     encode_publish_tail,
     join_publish,
 )
-from nearcast.wire.framing import Header, Kind
+from nearcast.wire.framing import PATIENT_HEADER, SEALED_HEADER, URGENT_HEADER, Header, Kind
 from nearcast.wire.limits import check_payload, content_bytes
 from nearcast.wire.messages import (
     TOKEN_BYTES,
@@ -315,15 +315,16 @@ class ClientConnection:
         if urgent:
             self.urgent_frames, self.outbox.urgent_frames = [], []
             link.note_question(now)
-            context.outgoing.extend(link.seal(urgent, urgent=True))
+            context.outgoing.extend(link.seal(urgent, URGENT_HEADER))
         if not frames and link.take_probe(now):
             frames.append(_PROBE)
         if len(frames) > answers:
             link.note_question(now)
+        mark = SEALED_HEADER if frames or not link.is_receipt_patient else PATIENT_HEADER
         receipt = link.take_receipt(now, travels_along=bool(frames))
         if receipt is not None:
             frames.append(encode(receipt))
-        context.outgoing.extend(link.seal(frames))
+        context.outgoing.extend(link.seal(frames, mark))
 
     def next_due(self) -> float:
         """Return when there is something to do at the latest."""

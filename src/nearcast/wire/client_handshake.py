@@ -71,13 +71,16 @@ class ClientHandshake:
         return SendDatagram(self.home.address, data)
 
     def read_cookie(self, data: bytes, now: float) -> None:
-        """Take the cookie and send the next INIT at once."""
+        """Take the cookie and send the next INIT at once.
+
+        Waits begin anew: the server is there, and what it drops of a flood it drops by chance.
+        """
         if self._noise is None:
             raise Refused("unexpected_kind")
         self._cookie = self._keys.read_cookie(data, self._mac1)
         self._cookie_until = now + self._settings.cookie_rotation_s
         self._noise = None  # one cookie per INIT: a repeated reply must not cause another
-        self.due = now
+        self.due, self._wait_s = now, 0.0
 
     def read_acknowledge(self, data: bytes) -> tuple[Channel, Acknowledge]:
         """Return the channel of the session; a forgery leaves the attempt as it was."""

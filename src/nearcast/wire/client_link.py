@@ -9,6 +9,7 @@ from nearcast.wire.actions import Home, SendDatagram
 from nearcast.wire.backoff import next_wait_s
 from nearcast.wire.channel import RECEIPT_BITS, Channel
 from nearcast.wire.framing import (
+    SEALED_HEADER,
     SEALED_OVERHEAD,
     UNKNOWN_BYTES,
     Header,
@@ -71,6 +72,8 @@ class ClientLink:
         self.receipt_due = _NEVER
         """When notifications are confirmed at the latest."""
         self._receipts = 0
+        self.is_receipt_patient = True
+        """Whether the server may read what is confirmed after all else: nothing is missing."""
         # not all receivers of one notification confirm it in the same moment
         self._receipt_delay_s = settings.receipt_delay_s * (0.75 + shift / 2)
         self._rekey_at = now + settings.rekey_s * (0.75 + shift / 4)
@@ -92,6 +95,7 @@ class ClientLink:
         if ahead > 1:  # those between may only be late; else the server shall know soon
             self._receipts += 1
             self.receipt_due = min(self.receipt_due, now + _GAP_WAIT_S)
+            self.is_receipt_patient = False
         self.last_heard, self._confirm_wait_s = now, None
         self._asked_at, self._probes = _NEVER, 0
         return payload
@@ -150,23 +154,23 @@ class ClientLink:
             self.receipt_due = now + self._receipt_delay_s
         elif self._receipts >= self._receipts_at_once:
             self.receipt_due = min(self.receipt_due, now)
+            self.is_receipt_patient = False  # the server may wait for room
 
     def take_receipt(self, now: float, *, travels_along: bool) -> Received | None:
         """Return the receipt when it is due, or at once when a datagram goes out anyway."""
         if not self._receipts or (now < self.receipt_due and not travels_along):
             return None
-        self.receipt_due, self._receipts = _NEVER, 0
+        self.receipt_due, self._receipts, self.is_receipt_patient = _NEVER, 0, True
         window = self.channel.window
         return Received(window.highest, window.bitmap & _ALL_BITS, window.through + 1)
 
-    def seal(self, frames: Iterable[bytes], *, urgent: bool = False) -> list[SendDatagram]:
+    def seal(self, frames: Iterable[bytes], mark: bytes = SEALED_HEADER) -> list[SendDatagram]:
         """Return the datagrams that hold these frames; fewer when the counters are used up."""
         sealed = []
-        seal = self.channel.seal_urgent if urgent else self.channel.seal
         for group in pack(frames, self._settings.datagram_limit - SEALED_OVERHEAD):
             if self.channel.is_exhausted:
                 break
-            data = seal(b"".join(group))
+            data = self.channel.seal_marked(mark, b"".join(group))
             self._last_sent.append(echoed_part(data))
             sealed.append(SendDatagram(self.home.address, data))
         return sealed

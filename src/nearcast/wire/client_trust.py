@@ -15,7 +15,7 @@ __all__ = ["ClientTrust"]
 
 
 class ClientTrust:
-    """The list of revoked servers, whoever tells it, and what follows for the client's sessions."""
+    """The list of revoked servers, no matter who tells it, and what follows for the client's sessions."""
 
     def __init__(
         self, context: ClientContext, ways: Ways, home: ClientConnection, visits: ClientVisits

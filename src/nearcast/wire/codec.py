@@ -14,6 +14,7 @@ from google.protobuf.message import DecodeError
 from nearcast.errors import WireError
 from nearcast.trust.topic_pattern import is_pattern
 from nearcast.wire import group_messages, messages
+from nearcast.wire.areas import is_place
 from nearcast.wire.generated import nearcast_pb2
 from nearcast.wire.messages import Message, NotifyFields
 
@@ -207,6 +208,8 @@ def encode_publish_head(
             head.x_km, head.y_km = position
             if not (math.isfinite(head.x_km) and math.isfinite(head.y_km)):
                 raise WireError("the position is not finite")
+            if not is_place(head.x_km, head.y_km):  # its home would not take it, however often
+                raise WireError(f"the position ({head.x_km:g}, {head.y_km:g}) km is too far away")
         return head.SerializeToString()
     except (ValueError, TypeError) as error:
         raise WireError(f"Publish: {error}") from None

@@ -149,7 +149,7 @@ class Cursors:
             cursor.due, cursor.wait_s = _NEVER, 0.0
 
     def has_starts(self, subscription: str, count: int) -> bool:
-        """Tell whether the server has named so many brokers for a subscription."""
+        """Tell whether the server has named that many brokers for a subscription."""
         started = (
             cursor.is_started and matches(subscription, topic)
             for (_, topic), cursor in self._cursors.items()

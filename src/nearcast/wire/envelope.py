@@ -37,6 +37,11 @@ class Envelope(msgspec.Struct, frozen=True, array_like=True):
         """Whether all subscribers hear it, as far as their own terms let them."""
         return not self.area and not self.valid_until_us
 
+    @property
+    def is_for_nearest(self) -> bool:
+        """Whether only those nearest to the centre of its area get it."""
+        return bool(self.area) and area_of(self.area).nearest is not None
+
     def is_over(self, now_s: float) -> bool:
         """Tell whether its time has passed."""
         return 0 < self.valid_until_us < now_s * 1e6

@@ -7,9 +7,9 @@ above that, so that no clock has to be right.
 
 from __future__ import annotations
 
-__all__ = ["Epochs"]
+from nearcast.wire.publication import NUMBER_END
 
-_LARGEST = (1 << 63) - 1
+__all__ = ["Epochs"]
 
 
 class Epochs:
@@ -32,7 +32,7 @@ class Epochs:
         When the epoch in force is our own, what was refused came late from an earlier start of
         this client: what is in flight now must keep its epoch, or it would be taken twice.
         """
-        if not self.of(topic) < in_force or in_force + step > _LARGEST:
+        if not self.of(topic) < in_force or in_force + step >= NUMBER_END:
             return False
         self._raised[topic] = in_force + step
         return True

@@ -17,6 +17,7 @@ __all__ = [
     "HEADER_BYTES",
     "INIT_BYTES",
     "MAC_BYTES",
+    "PATIENT_HEADER",
     "PROLOGUE",
     "SEALED_HEADER",
     "SEALED_OVERHEAD",
@@ -87,7 +88,9 @@ SEALED_HEADER = bytes((_VERSION << 4 | Kind.SEALED, 0))
 """How a sealed datagram begins; the session index of its receiver follows."""
 URGENT_HEADER = bytes((_VERSION << 4 | Kind.SEALED, 1))
 """The same of one that is marked as urgent: servers read it before others."""
-SESSION_HEADERS = frozenset((SEALED_HEADER, URGENT_HEADER))
+PATIENT_HEADER = bytes((_VERSION << 4 | Kind.SEALED, 2))
+"""The same of one that may wait for others: a receipt that had waited already, and nothing else."""
+SESSION_HEADERS = (SEALED_HEADER, URGENT_HEADER, PATIENT_HEADER)
 SESSION_INDEX = slice(2, 6)
 """Where the index is."""
 

@@ -25,7 +25,7 @@ _NEVER = float("inf")
 _KEYS = 2
 """That count at a time: the last one, and the one before it."""
 _SILENT_BEACONS = 3
-"""After so many without any datagram the group counts as not heard."""
+"""After this number without any datagram the group counts as not heard."""
 _GAP_WAIT_S = 0.02
 """How long datagrams may overtake each other before one counts as lost."""
 _REPORTS_SPREAD_S = 5.0

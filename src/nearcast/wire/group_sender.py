@@ -28,6 +28,7 @@ from nearcast.wire.group_datagram import GROUP_OVERHEAD, GroupSealer
 from nearcast.wire.group_members import GroupMember, GroupMembers
 from nearcast.wire.group_messages import GroupKey, GroupReceived
 from nearcast.wire.group_settings import GroupSettings
+from nearcast.wire.messages import CloseReason
 from nearcast.wire.server_session import ServerSession
 from nearcast.wire.settings import RandomBytes, WireSettings
 
@@ -42,6 +43,16 @@ _OVERLAP_INTERVALS = 2.5
 """Report intervals between the offer of a key and its use, when nobody was revoked."""
 _LEAST_ROTATION_S = 1.0
 """Between two keys, however many clients are revoked; until then nothing is told by group."""
+_HARMLESS = frozenset(
+    (
+        CloseReason.DONE,
+        CloseReason.MOVED,
+        CloseReason.STOPPED,
+        CloseReason.REKEY,
+        CloseReason.SILENT,
+    )
+)
+"""Reasons to end a session after which the client may still know the group's key."""
 _LEAST_AUDIENCE = AUDIENCE_BYTES + 64
 """Room beside the notifications: with less there would be many datagrams."""
 _TOPICS_LIMIT = 4_096
@@ -233,6 +244,10 @@ class GroupSender:
             member.is_hearing, self._split = False, None
             del self._hearing[member.session.client]
         member.hears_from = self._members.counter
+
+    def on_end(self, session: ServerSession, reason: CloseReason) -> None:
+        """Take the slot of a session that has ended for a reason."""
+        self.forget(session, is_revoked=reason not in _HARMLESS)
 
     def forget(self, session: ServerSession, *, is_revoked: bool) -> None:
         """Take the slot of a session that has ended."""

@@ -23,7 +23,7 @@ _TAG_BYTES = 16
 _PURPOSE = b"nearcast home 1"
 _AT_ONCE = 64
 _PER_S = 20.0
-"""Proofs of one client: each costs it a product of keys, and whoever asks nothing."""
+"""Proofs of one client: each costs it a product of keys, and the one that asks nothing."""
 
 
 class Prover:

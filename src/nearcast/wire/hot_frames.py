@@ -18,7 +18,7 @@ from nearcast.wire.areas import FURTHEST_KM
 from nearcast.wire.codec import Refused, check_published_topic, encode, notify_fields
 from nearcast.wire.generated import nearcast_pb2
 from nearcast.wire.messages import Notify, Published
-from nearcast.wire.publication import Origin, Publication
+from nearcast.wire.publication import NUMBER_END, Origin, Publication
 
 __all__ = [
     "NOTIFY",
@@ -40,7 +40,7 @@ NOTIFY = 12
 RECEIVED = 13
 """Type of a Received frame."""
 
-_LARGEST = 1 << 63
+_LARGEST_US = 1 << 63
 _NOTIFIED_TAG = 11 << 3 | 1
 _pack_time = Struct("<BQ").pack
 _parse_publish = nearcast_pb2.Publish.FromString
@@ -65,9 +65,9 @@ def decode_publication(body: bytes, publisher: str, received_us: int) -> Publica
     if (
         check_published_topic(topic) is not None
         or oldest > sequence
-        or not 0 < sequence < _LARGEST
-        or epoch >= _LARGEST
-        or published_us >= _LARGEST
+        or not 0 < sequence < NUMBER_END
+        or epoch >= NUMBER_END
+        or published_us >= _LARGEST_US
     ):
         raise Refused("invalid_field")
     return Publication(

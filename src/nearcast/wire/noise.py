@@ -158,11 +158,6 @@ class InitiatorHandshake:
         """Return the ciphers to send and to receive with, after message 2."""
         return self._state.split()
 
-    @property
-    def handshake_hash(self) -> bytes:
-        """The hash that both sides share and that names this session alone."""
-        return self._state.hash
-
 
 class ResponderHandshake:
     """The server's side; one object per message 1."""
@@ -209,8 +204,3 @@ class ResponderHandshake:
         """Return the ciphers to send and to receive with, after message 2."""
         to_responder, to_initiator = self._state.split()
         return to_initiator, to_responder
-
-    @property
-    def handshake_hash(self) -> bytes:
-        """The hash that both sides share and that names this session alone."""
-        return self._state.hash

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Collection
 
+from nearcast.wire.backoff import next_wait_s
+
 __all__ = ["LONGEST_MUTE_S", "MUTE_S", "Pace", "Paces"]
 
 MUTE_S = 1.0
@@ -49,7 +51,7 @@ class Pace:
         """Hear no more for a while, after `credit` fell below 0."""
         # it went on: muted again before it was heard for as long as it was not
         goes_on = now - self.muted_until < self._mute_s
-        self._mute_s = min(2 * self._mute_s, LONGEST_MUTE_S) if goes_on else MUTE_S
+        self._mute_s = next_wait_s(self._mute_s if goes_on else 0.0, LONGEST_MUTE_S, MUTE_S)
         self.muted_until = self._since = now + self._mute_s
         self.credit = 0.0
 

@@ -13,12 +13,16 @@ import msgspec
 
 from nearcast.wire.areas import FURTHEST_KM
 
-__all__ = ["AS_IT_IS", "NO_NOTICES", "Origin", "Publication", "decode_record"]
+__all__ = ["AS_IT_IS", "NO_NOTICES", "NUMBER_END", "Origin", "Publication", "decode_record"]
 
 NO_NOTICES = b"\x00"
 """A publication caused no notification."""
 AS_IT_IS = b"\x01"
 """It caused one of all subscribers that says the same; `broker.notices` has the form of others."""
+
+NUMBER_END = 1 << 62
+"""Epochs and sequence numbers are below, for every server and on every way: what one took that
+others refuse would hold up the streams that move along with it."""
 
 # origin, length of the publisher's id, epoch, sequence, published, received, x, y
 _FIXED = Struct("<BHQQQQdd")

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from nearcast.wire.actions import Home, SendDatagram
+from nearcast.wire.backoff import next_wait_s
 from nearcast.wire.client_context import ClientContext
 from nearcast.wire.client_handshake import ClientHandshake
 from nearcast.wire.codec import Refused, decode
@@ -22,6 +23,8 @@ from nearcast.wire.ways import Ways
 __all__ = ["SecondOpinion"]
 
 _TRIES = 3
+_PATIENCE = 4
+"""First retries of a message that a plain question waits: nothing depends on a quick answer."""
 _FIRST_PART = 0.1
 """Of the interval: a client that starts from an old file asks soon."""
 _NEVER = float("inf")
@@ -32,7 +35,7 @@ class _Question:
 
     def __init__(self, context: ClientContext, server: Home, page: int, due: float) -> None:
         self._context, self._server, self._page = context, server, page
-        self.due, self.tries = due, 0
+        self.due, self.tries, self._wait_s = due, 0, 0.0
         self.index = int.from_bytes(context.random_bytes(4), "big")
 
     def send(self, now: float) -> None:
@@ -43,7 +46,9 @@ class _Question:
         )
         self._context.outgoing.append(SendDatagram(self._server.address, data))
         self.tries += 1
-        self.due = now + settings.first_retry_s * 4**self.tries
+        first_s = _PATIENCE * settings.first_retry_s
+        self._wait_s = next_wait_s(self._wait_s, settings.longest_retry_s, first_s)
+        self.due = now + self._wait_s
 
 
 class SecondOpinion:

@@ -77,7 +77,7 @@ class ServerCheck:
     def is_revoked(self, home: Home) -> bool:
         """Tell whether a server must not be gone to, whatever the time is.
 
-        One without a credential is the word of whoever wrote the client's file.
+        One without a credential is the word of the one who wrote the client's file.
         """
         if self._trust is None or not home.credential:
             return False

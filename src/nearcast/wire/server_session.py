@@ -179,7 +179,7 @@ class ServerSession:
         self.urgent = start
 
     def _take_some(self, room: int) -> list[bytes]:
-        """Take so many notifications; what says how far these are waits with the others."""
+        """Take as many notifications as there is room for; what says how far these are waits with the others."""
         urgent, self.urgent = self.urgent, 0
         if 0 < urgent <= room + self._settings.notification_limit:  # these do not wait for room
             room = max(room, urgent)

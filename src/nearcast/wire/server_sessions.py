@@ -16,8 +16,10 @@ from nearcast.wire.actions import Datagram, Deliver, Home, ServerEvent, SessionC
 from nearcast.wire.clock_difference import ClockDifference
 from nearcast.wire.codec import FRAME_LIMIT, Refused, encode
 from nearcast.wire.flights import pack_frames
-from nearcast.wire.framing import SEALED_OVERHEAD, SESSION_HEADERS
+from nearcast.wire.framing import SEALED_OVERHEAD, SESSION_HEADERS, URGENT_HEADER
+from nearcast.wire.group_messages import GroupReceived
 from nearcast.wire.group_sender import GroupSender
+from nearcast.wire.group_settings import GroupSettings
 from nearcast.wire.handshake_gate import Admit, HandshakeGate
 from nearcast.wire.messages import (
     TOKEN_BYTES,
@@ -49,8 +51,6 @@ from nearcast.wire.settings import Address, RandomBytes, WireSettings
 
 __all__ = ["ServerSessions"]
 
-_MOST_MISSING = 0xFFFFFFFF
-
 
 class ServerSessions:
     """The sessions of one server.
@@ -63,6 +63,10 @@ class ServerSessions:
         Returns the credential of a client that shows it, or raises TrustError.
     random_bytes
         Source of keys, session indices and tokens: unpredictable, in simulations seeded.
+    group
+        Where many clients are told at once; None: nowhere.
+    counts
+        Takes what is told there, for metrics.
     """
 
     def __init__(
@@ -71,17 +75,25 @@ class ServerSessions:
         admit: Admit,
         random_bytes: RandomBytes,
         settings: WireSettings | None = None,
+        group: GroupSettings | None = None,
+        counts: Counter[str] | None = None,
     ) -> None:
         self._settings = settings or WireSettings()
         self._random_bytes = random_bytes
         self.handshakes = HandshakeGate(static_key, admit, random_bytes, self._settings)
         self.drops: Counter[str] = Counter()
         """What was refused, by reason."""
-        self._table = SessionTable(self._settings, index_prefix(static_key))
-        self.epoch_of, self.is_meant = self._table.epoch_of, self._table.is_meant
+        table = self._table = SessionTable(self._settings, index_prefix(static_key))
+        self.epoch_of, self.is_meant = table.epoch_of, table.is_meant
+        self.address_of, self.heard_at = table.address_of, table.heard_at
+        self.is_visitor, self.has_room = table.is_visitor, table.has_room
+        self.note_lost = table.note_lost
         self._sender = SessionSender(self._settings)
-        self.group: GroupSender | None = None  # tells many clients at once
         self._outgoing, self._mark = self._sender.outgoing, self._sender.mark
+        self.unconfirmed = self._sender.unconfirmed
+        ways = self._outgoing, self._mark, Counter[str]() if counts is None else counts
+        known = self._settings, random_bytes, *ways
+        self.group = None if group is None else GroupSender(group, *known)
         self.has_newly_muted = False
         """Whether a client was muted since `muted` was asked."""
         self.paces = Paces(self._settings.session_limit)
@@ -111,21 +123,8 @@ class ServerSessions:
     def muted(self, now: float) -> frozenset[int]:
         """Return the indices of sessions that are not heard for a moment: they send far too much."""
         self.has_newly_muted = False
-        by_client = self._table.by_client
-        muted = [by_client.get(client) for client in self.paces.muted(now)]
+        muted = map(self._table.by_client.get, self.paces.muted(now))
         return frozenset(one.index for one in muted if one is not None)
-
-    def address_of(self, client: str) -> Address | None:
-        """Return where a client has proved to receive."""
-        return found.address if (found := self._table.by_client.get(client)) else None
-
-    def is_visitor(self, client: str) -> bool:
-        """Tell whether a client has its home elsewhere and is here to publish only."""
-        return (found := self._table.by_client.get(client)) is not None and found.init.visits
-
-    def heard_at(self, client: str) -> float:
-        """Return when a client was last heard here."""
-        return found.last_heard if (found := self._table.by_client.get(client)) else float("-inf")
 
     # Datagrams in
 
@@ -145,7 +144,7 @@ class ServerSessions:
                         self.drops["muted"] += 1
                         continue
                     self._on_sealed(session, data, address, now, now_us)
-                    if data[1]:
+                    if data[:2] == URGENT_HEADER:
                         session.pace.spend_urgent(session.credential.rights.classes)
                 else:
                     self._opener.on_stranger(data, address, now)
@@ -211,6 +210,8 @@ class ServerSessions:
             if old.epoch == session.epoch:
                 session.frames += old.unconfirmed()
                 self._mark(session)
+            if self.group is not None:
+                self.group.forget(old, is_revoked=False)
         self._events.append(session.opened(address, old))
 
     def _on_message(
@@ -223,6 +224,10 @@ class ServerSessions:
                 self._events.append(Deliver(session.client, message))
                 since, time_us = self.unsettled_since, self.site_clock.there_us(now)
                 self._queue(session, session.redirect or session.heartbeat(since, now, time_us))
+                if self.group is not None:
+                    self.group.offer(session)
+            case GroupReceived() if self.group and self.group.on_received(session, message):
+                pass
             case Heartbeat(answer=True):
                 self._outgoing += session.on_answer(address, message.token, now)
                 self._mark(session)  # what waited for a proved address
@@ -254,7 +259,7 @@ class ServerSessions:
 
     def nack(self, client: str, topic: str, epoch: int, expected: int, missing: int = 1) -> None:
         """Ask for publications again, from `expected` on."""
-        self.tell(client, Nack(topic, epoch, expected, min(missing, _MOST_MISSING)))
+        self.tell(client, Nack(topic, epoch, expected, min(missing, 0xFFFFFFFF)))
 
     def busy(self, client: str, retry_after_s: float, topic: str = "") -> None:
         """Ask a publisher to wait: with one topic, or with all."""
@@ -278,16 +283,6 @@ class ServerSessions:
         session.frames += frames
         self._mark(session)
         return True
-
-    def note_lost(self, client: str) -> None:
-        """Have a client begin a new session, in which it asks for what it lacks."""
-        session = self._table.by_client.get(client)
-        if session is not None:
-            session.has_lost = True
-
-    def has_room(self, client: str) -> bool:
-        """Tell whether a client may be sent many more notifications without any loss."""
-        return (found := self._table.by_client.get(client)) is None or found.has_room
 
     def check_notification(self, frame: bytes) -> None:
         """Raise WireError when a notification is too large for a datagram."""
@@ -347,12 +342,12 @@ class ServerSessions:
         """
         for session in list(self._table.by_index.values()):
             reason = reason_of(session.credential)
-            if reason is None:
-                continue
-            if session.is_confirmed:
+            if reason is not None and session.is_confirmed:
                 self.close(session.client, reason, now)
-            else:
+            elif reason is not None:
                 self._end(session, reason)
+        if self.group is not None:
+            self.group.end_invalid(lambda credential: reason_of(credential) is not None)
 
     # Time and datagrams out
 
@@ -365,12 +360,15 @@ class ServerSessions:
         return self.take_events()
 
     def flush(self, now: float) -> list[Datagram]:
-        """End a pass: return all datagrams to send."""
+        """End a pass: return all datagrams to send, those to the group before the others."""
+        if self.group is not None:
+            self.group.flush(now)
         return self._sender.flush(now)
 
     def next_wakeup(self) -> float:
         """Return when `flush` may have something to repeat; infinity when nothing waits."""
-        return self._sender.next_wakeup()
+        at = self._sender.next_wakeup()
+        return at if self.group is None else min(at, self.group.next_wakeup())
 
     @property
     def notifications_dropped(self) -> int:
@@ -393,6 +391,8 @@ class ServerSessions:
             left = tuple(session.unconfirmed())
             closed = SessionClosed(session.client, reason, left, session.init.visits, session.epoch)
             self._events.append(closed)
+        if self.group is not None:
+            self.group.on_end(session, reason)
 
     def take_events(self) -> list[ServerEvent]:
         """Return events that orders caused: what `close` ended, say."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 
-from nearcast.wire.framing import SEALED_HEADER, URGENT_HEADER, FirstWord
+from nearcast.wire.framing import SEALED_HEADER, FirstWord
 
 __all__ = ["first_word", "index_prefix", "with_prefix"]
 
@@ -27,9 +27,8 @@ def with_prefix(number: int, prefix: int) -> int:
     return prefix << _REST_BITS | number & (1 << _REST_BITS) - 1
 
 
-def first_word(static_key: bytes, *, urgent: bool = False) -> FirstWord:
-    """Return how all datagrams of a server's sessions begin: those that are marked, or others."""
-    begin = URGENT_HEADER if urgent else SEALED_HEADER
-    header, shift = int.from_bytes(begin, "big"), 16 - _PREFIX_BITS
+def first_word(static_key: bytes, mark: bytes = SEALED_HEADER) -> FirstWord:
+    """Return how all datagrams of a server's sessions begin that have this one of the headers."""
+    header, shift = int.from_bytes(mark, "big"), 16 - _PREFIX_BITS
     value = (header << _PREFIX_BITS | index_prefix(static_key)) << shift
     return FirstWord(value, 0xFFFF_FFFF << shift & 0xFFFF_FFFF)

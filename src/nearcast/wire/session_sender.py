@@ -27,9 +27,11 @@ class SessionSender:
         self.outgoing: list[Datagram] = []
         """Datagrams that are ready."""
         self._awaiting: dict[int, ServerSession] = {}
-        """Sessions with unconfirmed notifications, by index; each has an entry in `_due`."""
-        self._due: list[tuple[float, int]] = []
-        """A heap: when to look at which session next. All of ten thousand would take too long."""
+        """Sessions with unconfirmed notifications, by index; each has an entry in `_due_at`."""
+        self._due_at: dict[float, list[int]] = {}
+        """When to look at which sessions next. All of ten thousand would take too long."""
+        self._times: list[float] = []
+        """A heap of the times in `_due_at`."""
         self._has_urgent = False
 
     def mark(self, session: ServerSession) -> None:
@@ -53,6 +55,10 @@ class SessionSender:
                 self.mark(session)
         return missing
 
+    def unconfirmed(self) -> int:
+        """Return how many sessions may have notifications that no receipt has confirmed."""
+        return len(self._awaiting)
+
     def forget(self, session: ServerSession) -> None:
         """Repeat nothing more for a session."""
         self._awaiting.pop(session.index, None)
@@ -62,7 +68,7 @@ class SessionSender:
 
         Sessions that have the same frames to get share the packing of them.
         """
-        is_resend_due = bool(self._due) and now >= self._due[0][0]
+        is_resend_due = bool(self._times) and now >= self._times[0]
         if not (self.queued or self.outgoing or is_resend_due):
             return []  # nearly always, when other servers talk
         sent = self.outgoing[:]
@@ -73,7 +79,7 @@ class SessionSender:
         if self._has_urgent:
             self._has_urgent = False
             queued.sort(key=lambda session: session.urgent == 0)
-        awaiting, due = self._awaiting, ceil((now + self._wait_s) / _TOGETHER_S) * _TOGETHER_S
+        awaiting, fresh = self._awaiting, list[int]()
         # the frames are kept beside their packets, so that no other frame can get the same id
         packed: dict[tuple[int, ...], tuple[list[Packet], list[bytes]]] = {}
         alone: bytes | None = None
@@ -85,11 +91,7 @@ class SessionSender:
                 continue
             if since is not None:
                 packets, alone = pack_frames(frames, session.room, now, since), None
-                if session.send(packets, sent) and session.index not in awaiting:
-                    awaiting[session.index] = session
-                    heappush(self._due, (due, session.index))
-                continue
-            if len(frames) != 1 or frames[0] is not alone:  # else as for the session before
+            elif len(frames) != 1 or frames[0] is not alone:  # else as for the session before
                 alone = frames[0] if len(frames) == 1 else None
                 key = tuple(map(id, frames))
                 known = packed.get(key)
@@ -98,24 +100,36 @@ class SessionSender:
                 packets = known[0]
             if session.send(packets, sent) and session.index not in awaiting:
                 awaiting[session.index] = session
-                heappush(self._due, (due, session.index))
+                fresh.append(session.index)
+        if fresh:
+            self._look_again(fresh, now + self._wait_s)
         return sent
 
     def next_wakeup(self) -> float:
         """Return when `flush` may have something to repeat; infinity when nothing waits."""
         if self.queued or self.outgoing:
             return float("-inf")
-        return self._due[0][0] if self._due else float("inf")
+        return self._times[0] if self._times else float("inf")
+
+    def _look_again(self, sessions: Iterable[int], due: float) -> None:
+        """Look at sessions, by their indices, at a time or soon after it."""
+        due = ceil(due / _TOGETHER_S) * _TOGETHER_S
+        known = self._due_at.get(due)
+        if known is None:
+            known = self._due_at[due] = []
+            heappush(self._times, due)
+        known += sessions
 
     def _resend(self, now: float, sent: list[Datagram]) -> None:
-        while self._due and self._due[0][0] <= now:
-            _, index = heappop(self._due)
-            session = self._awaiting.get(index)
-            if session is None or not (session.is_open and session.awaits_receipts):
-                self._awaiting.pop(index, None)
-                continue
-            sent.extend(session.resend(now))
-            due = session.next_resend()
-            if due <= now:  # it cannot be sent anything now
-                due = now + self._wait_s
-            heappush(self._due, (ceil(due / _TOGETHER_S) * _TOGETHER_S, index))
+        while self._times and self._times[0] <= now:
+            for index in self._due_at.pop(heappop(self._times)):
+                session = self._awaiting.get(index)
+                if session is None or not (session.is_open and session.awaits_receipts):
+                    self._awaiting.pop(index, None)
+                    continue
+                due = session.next_resend()
+                if due <= now:
+                    sent.extend(session.resend(now))
+                    due = session.next_resend()
+                # not at once when it cannot be sent anything now
+                self._look_again((index,), due if due > now else now + self._wait_s)

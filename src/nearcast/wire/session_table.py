@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from nearcast.wire.server_session import ServerSession
 from nearcast.wire.session_index import with_prefix
-from nearcast.wire.settings import RandomBytes, WireSettings
+from nearcast.wire.settings import Address, RandomBytes, WireSettings
 
 __all__ = ["SessionTable"]
 
@@ -27,7 +27,7 @@ class SessionTable:
         """By client, the oldest first."""
 
     def is_crowded(self, client: str) -> bool:
-        """Tell whether so many sessions wait for a client that some may come from a replayer."""
+        """Tell whether a client has too many waiting sessions for all to be its own."""
         return len(self._half_open.get(client, ())) >= self._settings.half_open_limit
 
     @property
@@ -48,6 +48,28 @@ class SessionTable:
         """
         found = self.by_client.get(client)
         return found is not None and (found.epoch == epoch if epoch else found.init.epoch > 0)
+
+    def address_of(self, client: str) -> Address | None:
+        """Return where a client has proved to receive."""
+        return found.address if (found := self.by_client.get(client)) else None
+
+    def is_visitor(self, client: str) -> bool:
+        """Tell whether a client has its home elsewhere and is here to publish only."""
+        return (found := self.by_client.get(client)) is not None and found.init.visits
+
+    def heard_at(self, client: str) -> float:
+        """Return when a client was last heard here."""
+        return found.last_heard if (found := self.by_client.get(client)) else float("-inf")
+
+    def has_room(self, client: str) -> bool:
+        """Tell whether a client may be sent many more notifications without any loss."""
+        return (found := self.by_client.get(client)) is None or found.has_room
+
+    def note_lost(self, client: str) -> None:
+        """Have a client begin a new session, in which it asks for what it lacks."""
+        session = self.by_client.get(client)
+        if session is not None:
+            session.has_lost = True
 
     def make_room(self, client: str) -> bool:
         """Forget one half-open session if the client has many; tell whether one more has room.

@@ -77,7 +77,10 @@ def check_terms(terms: Terms) -> None:
             raise WireError(f"filter, {error}") from None
     if terms.area:
         check_area(terms.area)
-        if area_of(terms.area).heading is not None:
+        area = area_of(terms.area)
+        if area.heading is not None:
             raise WireError("area, what happens somewhere has no heading")
+        if area.nearest is not None:
+            raise WireError("area, `nearest` says who gets a message, not which ones to hear")
     elif terms.follows:
         raise WireError("area, there is none that could follow the client")

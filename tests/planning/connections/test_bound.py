@@ -22,8 +22,8 @@ from nearcast.domain.scenario import (
     Servers,
     Topics,
 )
-from nearcast.planning.connections.bound import BoundParameters, bound_connections
-from nearcast.planning.connections.search import SearchParameters, search_connections
+from nearcast.planning.connections.bound import ConnectionsBoundParams, bound_connections
+from nearcast.planning.connections.search import ConnectionsSearchParams, search_connections
 from nearcast.planning.request import Progress
 
 
@@ -89,7 +89,9 @@ def test_the_bound_stays_below_the_optimum_and_above_the_nearest_legs() -> None:
         optimum = brute_force_ms(problem)
         legs = problem.network.leg_matrix_ms().min(axis=1)
         for near_servers in (1, 2, 24):
-            bound = bound_connections(problem, BoundParameters(60, near_servers=near_servers))
+            bound = bound_connections(
+                problem, ConnectionsBoundParams(60, near_servers=near_servers)
+            )
             assert bound.nearest_ms <= bound.y_ms <= optimum
             assert bound.nearest_ms == pytest.approx(problem.client_weight @ legs)
         better += bound.y_ms > bound.nearest_ms * (1 + 1e-6)
@@ -116,8 +118,8 @@ def test_a_plan_at_the_bound_ends_the_work() -> None:
 def test_the_gap_of_the_search_is_small_where_storage_suffices() -> None:
     for ratio, most in ((0.52, 0.01), (0.81, 0.03)):
         problem = connections_problem(generate_reloc2020(Reloc2020(ratio), 0))
-        found = search_connections(problem, SearchParameters(0, iterations=500_000))
-        bound = bound_connections(problem, BoundParameters(sweeps=40), upper_cost=found.cost)
+        found = search_connections(problem, ConnectionsSearchParams(0, iterations=500_000))
+        bound = bound_connections(problem, ConnectionsBoundParams(sweeps=40), upper_cost=found.cost)
         assert bound.y_ms <= found.cost
         assert found.cost / bound.y_ms - 1 < most
 
@@ -125,7 +127,7 @@ def test_the_gap_of_the_search_is_small_where_storage_suffices() -> None:
 def test_progress_tells_a_bound_that_never_falls() -> None:
     problem = connections_problem(generate_reloc2020(Reloc2020(0.95), 0))
     seen: list[Progress] = []
-    bound = bound_connections(problem, BoundParameters(sweeps=5), on_progress=seen.append)
+    bound = bound_connections(problem, ConnectionsBoundParams(sweeps=5), on_progress=seen.append)
     values = [progress.bound or 0.0 for progress in seen]
     assert len(values) == bound.sweeps == 5
     assert values == sorted(values)

@@ -25,7 +25,7 @@ from nearcast.domain.scenario import (
 )
 from nearcast.errors import ConfigError
 from nearcast.planning.connections.search import (
-    SearchParameters,
+    ConnectionsSearchParams,
     _field_of,
     search_connections,
 )
@@ -119,13 +119,13 @@ def brute_force_ms(problem: ConnectionsProblem) -> float:
 def test_the_optimum_of_small_instances_is_found() -> None:
     for seed in range(12):
         problem = small_problem(seed, clients=5, servers=3, topics=4)
-        found = search_connections(problem, SearchParameters(seed, iterations=100_000))
+        found = search_connections(problem, ConnectionsSearchParams(seed, iterations=100_000))
         assert found.cost == pytest.approx(brute_force_ms(problem), rel=1e-9, abs=1e-12)
 
 
 def test_the_cost_is_that_of_the_homes_and_better_than_nearest() -> None:
     problem = connections_problem(generate_reloc2020(Reloc2020(1.28), 0))
-    found = search_connections(problem, SearchParameters(0, iterations=200_000))
+    found = search_connections(problem, ConnectionsSearchParams(0, iterations=200_000))
     nearest = evaluate_connections(problem, problem.network.nearest_servers(1)[1][:, 0]).y_ms
     assert found.cost == evaluate_connections(problem, found.homes).y_ms
     assert found.cost < 0.5 * nearest
@@ -135,15 +135,17 @@ def test_the_cost_is_that_of_the_homes_and_better_than_nearest() -> None:
 
 def test_a_start_is_never_made_worse() -> None:
     problem = connections_problem(generate_reloc2020(Reloc2020(0.95), 1))
-    good = search_connections(problem, SearchParameters(0, iterations=300_000))
-    again = search_connections(problem, SearchParameters(1, iterations=1), start_homes=good.homes)
+    good = search_connections(problem, ConnectionsSearchParams(0, iterations=300_000))
+    again = search_connections(
+        problem, ConnectionsSearchParams(1, iterations=1), start_homes=good.homes
+    )
     assert again.cost <= good.cost
 
 
 def test_the_same_seed_gives_the_same_homes_and_another_seed_others() -> None:
     problem = connections_problem(generate_reloc2020(Reloc2020(0.95), 2))
     one, two, other = (
-        search_connections(problem, SearchParameters(seed, iterations=50_000)).homes
+        search_connections(problem, ConnectionsSearchParams(seed, iterations=50_000)).homes
         for seed in (3, 3, 4)
     )
     assert np.array_equal(one, two)
@@ -167,7 +169,7 @@ def test_a_time_limit_ends_the_search_and_progress_reaches_one(
     problem = connections_problem(generate_reloc2020(Reloc2020(0.07), 0))
     seen: list[Progress] = []
     found = search_connections(
-        problem, SearchParameters(0, time_limit_s=0.25), on_progress=seen.append
+        problem, ConnectionsSearchParams(0, time_limit_s=0.25), on_progress=seen.append
     )
     assert found.iterations > 0
     assert 0.2 < found.seconds < 0.3
@@ -179,13 +181,13 @@ def test_a_time_limit_ends_the_search_and_progress_reaches_one(
 
 def test_one_server_or_no_weight_leaves_the_nearest_homes() -> None:
     alone = small_problem(0, clients=4, servers=1, topics=2)
-    assert search_connections(alone, SearchParameters()).homes.tolist() == [0, 0, 0, 0]
+    assert search_connections(alone, ConnectionsSearchParams()).homes.tolist() == [0, 0, 0, 0]
     weightless = replace(alone, client_weight=np.zeros(4))
-    assert search_connections(weightless, SearchParameters()).cost == 0.0
+    assert search_connections(weightless, ConnectionsSearchParams()).cost == 0.0
 
 
 def test_limits_that_cannot_be_used_are_refused() -> None:
     with pytest.raises(ConfigError, match="iterations"):
-        SearchParameters(iterations=0)
+        ConnectionsSearchParams(iterations=0)
     with pytest.raises(ConfigError, match="time limit"):
-        SearchParameters(time_limit_s=0.0)
+        ConnectionsSearchParams(time_limit_s=0.0)

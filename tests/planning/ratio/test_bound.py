@@ -19,6 +19,7 @@ from nearcast.domain.scenario import (
     Topics,
 )
 from nearcast.planning.ratio.bound import BoundParams, bound_ratio
+from nearcast.planning.ratio.bound_relaxation import relax
 from nearcast.planning.request import Progress
 
 
@@ -120,11 +121,17 @@ def test_the_bound_never_exceeds_the_optimum_of_tiny_problems(first: int) -> Non
     for seed in range(first, first + 10):
         problem = tiny_problem(seed)
         optimum = best_y_ms(problem)
-        for near_servers in (16, 1):
-            params = BoundParams(sweeps=25, near_servers=near_servers)
+        for near_servers, memory_bytes in (
+            (16, 10**9),
+            (1, 10**9),
+            (16, 1_000),
+            (16, 200),
+            (16, 0),
+        ):
+            params = BoundParams(25, near_servers=near_servers, memory_bytes=memory_bytes)
             bound = bound_ratio(problem, params).value_ms
-            assert bound <= optimum + 1e-9, (seed, near_servers)
-            assert bound >= leg_bound_ms(problem) * (1 - 1e-6), (seed, near_servers)
+            assert bound <= optimum + 1e-9, (seed, params)
+            assert bound >= leg_bound_ms(problem) * (1 - 1e-6), (seed, params)
 
 
 def test_the_bound_is_close_to_the_optimum_where_limits_are_loose() -> None:
@@ -161,8 +168,22 @@ def test_fewer_labels_and_pairs_only_weaken_the_bound() -> None:
     problem = ratio_problem(generate_reloc2021(Reloc2021(sigma_km=5.0), 1))
     full = bound_ratio(problem, BoundParams(sweeps=40)).value_ms
     small = bound_ratio(problem, BoundParams(sweeps=40, near_servers=6)).value_ms
-    least = bound_ratio(problem, BoundParams(sweeps=40, message_bytes=100_000)).value_ms
-    assert leg_bound_ms(problem) <= least < small <= full * (1 + 1e-3)
+    less = bound_ratio(problem, BoundParams(sweeps=40, memory_bytes=1_000_000)).value_ms
+    least = bound_ratio(problem, BoundParams(sweeps=40, memory_bytes=100_000)).value_ms
+    assert leg_bound_ms(problem) <= least < min(less, small)
+    assert max(less, small) <= full * (1 + 1e-3)
+
+
+@pytest.mark.parametrize("memory_bytes", [10**9, 10**6, 10**5, 10**4, 0])
+@pytest.mark.parametrize("near_servers", [40, 8, 1])
+def test_messages_and_shares_never_take_more_than_they_may(
+    near_servers: int, memory_bytes: int
+) -> None:
+    problem = ratio_problem(generate_reloc2021(Reloc2021(sigma_km=5.0), 1))
+    relaxation = relax(problem, near_servers, memory_bytes)
+    assert relaxation.message.nbytes + relaxation.spool_share.nbytes <= memory_bytes
+    relaxation.sweep()
+    assert relaxation.proven_value() > 0
 
 
 def test_the_same_sweeps_give_the_same_bound() -> None:

@@ -51,9 +51,9 @@ class EventParams:
 class EventBroker:
     """Holds the bins of all kinds.
 
-    The caller gives each position to `position` and each event to `report`, calls `tick` when
-    `next_due_s` has come, and sends the alerts that they return. Nothing is dropped in silence:
-    what was refused and why is in `counts`.
+    The caller gives each position to `position` and each event to `report`, calls `tick` as time
+    goes on, and sends the alerts that they return. Nothing is dropped in silence: what was refused
+    and why is in `counts`.
     """
 
     def __init__(
@@ -80,11 +80,6 @@ class EventBroker:
         self._held: dict[str, list[Situation]] = {name: [] for name in kinds}
         self.counts: Counter[str] = Counter()
         """Reports that were refused or flagged, by reason."""
-
-    @property
-    def next_due_s(self) -> float:
-        """When `tick` has something to do."""
-        return min(self._due_s.values(), default=math.inf)
 
     def position(self, report: PositionReport, now_s: float) -> bool:
         """Take a position in; tell whether it is plausible. One that is not is counted."""

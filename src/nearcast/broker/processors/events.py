@@ -16,6 +16,7 @@ homes got the messages: vehicles' own clocks are not believed.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -72,6 +73,11 @@ class Events:
         self._now_s = float("-inf")
         self.malformed = 0
         """Messages that are no report and no query."""
+
+    @property
+    def refused(self) -> Counter[str]:
+        """Reports that were not believed or found no room, by reason."""
+        return Counter() if self._broker is None else self._broker.counts
 
     def process(self, batch: Sequence[Publication], spool: SpoolView) -> Iterator[Notification]:
         """Return the alerts and answers that a batch causes.

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 
 from nearcast.broker.payloads import read_object, write_object
 
-__all__ = ["Frame", "Region", "bright_regions", "read_frame", "write_frame"]
+__all__ = ["CameraFrame", "Region", "bright_regions", "read_frame", "write_frame"]
 
 _LARGEST_SIDE = 255
 
 
 @dataclass(frozen=True, slots=True)
-class Frame:
+class CameraFrame:
     """What a camera sees: rows of grey values, 0 to 255."""
 
     camera: str
@@ -40,13 +40,13 @@ class Region:
     """Pixels that hang together in it."""
 
 
-def write_frame(frame: Frame) -> bytes:
+def write_frame(frame: CameraFrame) -> bytes:
     """Return the payload of a frame."""
     text = base64.b64encode(frame.pixels).decode()
     return write_object(camera=frame.camera, width=frame.width, pixels=text)
 
 
-def read_frame(payload: bytes) -> Frame | None:
+def read_frame(payload: bytes) -> CameraFrame | None:
     """Return the frame of a payload, None when it does not hold one."""
     found = read_object(payload)
     if found is None:
@@ -59,10 +59,10 @@ def read_frame(payload: bytes) -> Frame | None:
     except (binascii.Error, ValueError):
         return None
     whole = 1 <= width <= _LARGEST_SIDE and grey and len(grey) % width == 0
-    return Frame(camera, width, grey) if whole else None
+    return CameraFrame(camera, width, grey) if whole else None
 
 
-def bright_regions(frame: Frame, above: int, least_pixels: int) -> Iterator[Region]:
+def bright_regions(frame: CameraFrame, above: int, least_pixels: int) -> Iterator[Region]:
     """Return regions of pixels that stand out of the frame's middle grey, from the top on."""
     limit = sorted(frame.pixels)[len(frame.pixels) // 2] + above
     width, bright = frame.width, {at for at, grey in enumerate(frame.pixels) if grey > limit}

@@ -9,7 +9,13 @@ from typing import Any
 
 from nearcast.broker.notifications import Notification
 from nearcast.broker.payloads import read_number, read_object, write_object
-from nearcast.broker.processors.frames import Frame, Region, bright_regions, read_frame, write_frame
+from nearcast.broker.processors.frames import (
+    CameraFrame,
+    Region,
+    bright_regions,
+    read_frame,
+    write_frame,
+)
 from nearcast.broker.topic_spool import SpoolView
 from nearcast.errors import ConfigError
 from nearcast.wire.publication import Publication
@@ -144,7 +150,7 @@ class PersonMatch:
 
 
 class PersonCount:
-    """Counts people for each camera; tells every so many.
+    """Counts people for each camera; tells once in every N.
 
     Parameters
     ----------
@@ -190,16 +196,16 @@ class PersonCount:
         return json.dumps({camera: self._counts.pop(camera) for camera in cameras}).encode()
 
 
-def _cut(frame: Frame, box: Region) -> bytes:
+def _cut(frame: CameraFrame, box: Region) -> bytes:
     rows = range(box.top, box.bottom + 1)
     pixels = b"".join(
         frame.pixels[row * frame.width + box.left : row * frame.width + box.right + 1]
         for row in rows
     )
-    return write_frame(Frame(frame.camera, box.right - box.left + 1, pixels))
+    return write_frame(CameraFrame(frame.camera, box.right - box.left + 1, pixels))
 
 
-def _look(frame: Frame) -> list[float]:
+def _look(frame: CameraFrame) -> list[float]:
     sums, counts = [0] * (_GRID * _GRID), [0] * (_GRID * _GRID)
     for at, grey in enumerate(frame.pixels):
         row, column = divmod(at, frame.width)

@@ -110,7 +110,13 @@ class SteadyLoad:
         return [(self._sent[number].at_s, _mean(some)) for number, some in each.items()]
 
     def _heard(self) -> list[tuple[int, Arrival]]:
-        return [(int(one.notification.payload), one) for one in self._swarm.arrivals[self._first :]]
+        """Return what came of this load; something that was sent before it may come late."""
+        found = []
+        for one in self._swarm.arrivals[self._first :]:
+            number = one.notification.payload.strip()
+            if number.isdigit():
+                found.append((int(number), one))
+        return found
 
     def _count(self, acknowledged: int) -> LoadCounts:
         heard: Counter[tuple[int, str]] = Counter()

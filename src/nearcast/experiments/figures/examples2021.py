@@ -20,6 +20,7 @@ from nearcast.experiments.figures.figure import (
     judge,
 )
 from nearcast.experiments.figures.settings import source_2021
+from nearcast.experiments.figures.thresholds import LITTLE
 from nearcast.pictures.home_map import draw_home_map
 from nearcast.pictures.topic_map import draw_topic_maps
 from nearcast.pictures.topic_sizes import draw_topic_sizes
@@ -107,7 +108,7 @@ def _distribution(effort: Effort, _rows: SweepRows) -> FigureResult:
         verdicts=[
             judge(
                 "Members of a topic follow a Gaussian with a standard deviation of 1 km",
-                abs(spread - 1.0) < 0.25,
+                abs(spread - 1.0) < LITTLE,
                 f"{spread:.2f} km on average over 5 topics",
                 kind=FindingKind.INPUT,
                 if_not="the field cuts off the tails, and five topics are few",

@@ -16,8 +16,11 @@ from nearcast.experiments.figures.figure import (
     PaperFigure,
     SweepRows,
     Verdict,
+    beside,
 )
+from nearcast.experiments.figures.lasr_busy_master import busy_masters, told_beside
 from nearcast.experiments.figures.lasr_findings import (
+    BUSIER,
     Trials,
     delay_verdicts,
     error_verdicts,
@@ -32,8 +35,10 @@ from nearcast.pictures.sweep_panels import Line, Panel, draw_sweep_panels
 __all__ = ["FIGURES_LASR"]
 
 _LOOKS = {SystemKind.LASR: ("#0072B2", "o"), SystemKind.MASTER_SLAVE: ("#D55E00", "s")}
-_FACTORS = (1, 2, 4)
-_SMALL = JoseTestbed(brokers=3, devices=4, other_devices=4, frames=30)
+_FACTORS = (1, 2, 4, 6)
+_LIVE_FACTORS = (1, 2, 4)
+_SMALL = JoseTestbed(brokers=3, devices=4, other_devices=4, frames=30, query_s=0.0016)
+"""The master is as busy as with all devices: at x6 more is asked than it can answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +59,7 @@ _VIRTUAL, _LIVE = "virtual time", "real processes"
 
 
 def _runs(effort: Effort, factors: tuple[int, ...]) -> list[_Run]:
-    virtual = _SMALL if effort.few_points else JoseTestbed()
+    virtual = _testbed(effort)
     trials: Trials = {
         kind: {
             factor: [
@@ -71,12 +76,17 @@ def _runs(effort: Effort, factors: tuple[int, ...]) -> list[_Run]:
         by_factor = {
             factor: live_trials(_with_factor(live, factor), effort.trials_live)
             for factor in factors
+            if factor in _LIVE_FACTORS
         }
         trials = {
             kind: {factor: one[kind] for factor, one in by_factor.items()} for kind in SystemKind
         }
         found.append(_Run(_LIVE, live, trials, _live_notes(live, effort.trials_live)))
     return found
+
+
+def _testbed(effort: Effort) -> JoseTestbed:
+    return _SMALL if effort.few_points else JoseTestbed()
 
 
 def _with_factor(testbed: JoseTestbed, factor: int) -> JoseTestbed:
@@ -96,7 +106,8 @@ def _notes(testbed: JoseTestbed, trials: int) -> tuple[str, ...]:
         f"Ours: {1000 * testbed.edge_rtt_s:g} ms round trip within a net, "
         f"{1000 * testbed.cloud_rtt_s:g} ms between any two nets, "
         f"{testbed.bits_per_s / 1e9:g} Gb/s, {1000 * testbed.handling_s:g} ms of work a message "
-        f"and hop, {1000 * testbed.query_s:g} ms of the master a question.",
+        f"and hop, {1000 * testbed.query_s:g} ms of the master a question "
+        "or command, in the order in which they come.",
         "d1 has the lowest indexes: keys of components in the cloud with lower ones would lie "
         "between a publisher and d1', and messages might pass them.",
     )
@@ -150,6 +161,10 @@ def _told(run: _Run, verdicts: Sequence[Verdict]) -> list[Verdict]:
     if not run.is_live:
         return list(verdicts)
     return [replace(one, finding=f"With real processes: {one.finding}") for one in verdicts]
+
+
+def _listed(factors: Sequence[int]) -> str:
+    return f"{', '.join(map(str, factors[:-1]))} and {factors[-1]}"
 
 
 def _named(run: _Run, found: dict[str, float]) -> dict[str, float]:
@@ -214,7 +229,21 @@ def _csv_row(run: _Run, kind: SystemKind, seed: int, trial: Trial) -> list[CsvRo
 
 
 def _error_result(effort: Effort, _rows: SweepRows) -> FigureResult:
-    return _joined([_errors_of(run) for run in _runs(effort, _FACTORS)])
+    virtual, *live = [_errors_of(run) for run in _runs(effort, _FACTORS)]
+    return _joined([_beside_busy_masters(virtual, effort), *live])
+
+
+def _beside_busy_masters(result: FigureResult, effort: Effort) -> FigureResult:
+    """Add what comes out if the master takes longer for a question, which the paper does not tell."""
+    masters = busy_masters(_testbed(effort), effort.trials_lasr)
+    verdicts = [
+        replace(one, elsewhere=told_beside(masters, result.numbers["lasr_misdelivered_x1"]))
+        if one.finding == BUSIER
+        else one
+        for one in result.verdicts
+    ]
+    counts = {f"master_slave_misdelivered_busy_{m.share:g}": m.misdelivered for m in masters}
+    return replace(result, verdicts=verdicts, numbers={**result.numbers, **counts})
 
 
 def _errors_of(run: _Run) -> FigureResult:
@@ -222,16 +251,27 @@ def _errors_of(run: _Run) -> FigureResult:
     rows: list[CsvRow] = []
     panels = []
     command = run.testbed.frames // 2
-    frames = np.arange(command - 3, command + 6)
-    first_frames = {"command": command}
-    for factor in _FACTORS:
+    earliest = min(
+        (
+            one.frame
+            for by_factor in run.trials.values()
+            for trials in by_factor.values()
+            for trial in trials
+            for one in trial.misdelivered()
+        ),
+        default=command,
+    )
+    frames = np.arange(min(earliest, command - 3), command + 6)
+    factors = sorted(run.trials[SystemKind.LASR])
+    first_frames = {factor: {"command": command} for factor in factors}
+    for factor in factors:
         lines = []
         for kind, by_factor in run.trials.items():
             counts = Counter(
                 one.frame for trial in by_factor[factor] for one in trial.misdelivered()
             )
-            if counts and factor == 1:
-                first_frames[kind.value] = min(counts)
+            if counts:
+                first_frames[factor][kind.value] = min(counts)
             mean = np.array([counts[frame] / len(by_factor[factor]) for frame in frames.tolist()])
             rows += [
                 {
@@ -254,13 +294,17 @@ def _errors_of(run: _Run) -> FigureResult:
         title=f"LASR, figure 7: misdelivered messages of s1 by frame ({run.name})",
         x_label="frame",
         note=f"Trials: {len(run.trials[SystemKind.LASR][1])}; means. Frame {command} is the first "
-        "after the command. Panels: one, two and four times the devices in the other net.",
+        f"after the command. Panels: {_listed(factors)} times the devices in the other net.",
     )
+    first, *others = error_verdicts(found, first_frames[1])
+    for factor in factors[1:]:
+        there = error_verdicts(found, first_frames[factor])[:1]
+        (first,) = beside([first], there, f"x{factor}")
     return FigureResult(
         rows=rows,
-        verdicts=_told(run, error_verdicts(found, first_frames)),
+        verdicts=_told(run, [first, *others]),
         pictures={"live" if run.is_live else "": picture},
-        alternative="Misdelivered messages by frame around the command, for one, two and four "
+        alternative=f"Misdelivered messages by frame around the command, for {_listed(factors)} "
         "times the devices in the other net.",
         notes=[*run.notes, lost_note(found)],
         numbers=_named(run, found),

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from nearcast.experiments.figures.figure import FindingKind, tally
 from nearcast.experiments.figures.reproduction import Reproduction
+from nearcast.experiments.figures.thresholds import FIXED_AFTER_A_RUN
 from nearcast.pictures.report import Cell, Link, Picture, Section, Table, Tile, write_report
 
 __all__ = ["write_page"]
@@ -25,7 +26,7 @@ PAPERS = {
 
 _KIND_WORDS = {
     FindingKind.INPUT: "inputs (numbers of the setting)",
-    FindingKind.BY_CONSTRUCTION: "by construction (they follow from a definition)",
+    FindingKind.BY_CONSTRUCTION: "by construction (they follow from a definition or from how a method works)",
     FindingKind.CALIBRATED: "calibrated (an open choice was made so that they agree)",
 }
 
@@ -54,7 +55,8 @@ def write_page(path: Path, made: Sequence[Reproduction], *, data: str, options: 
             Tile("Do not agree", tests - agreeing),
         ],
         lead=f"{'; '.join(papers)}.\n\nVerdicts are computed from the numbers of this run, by "
-        "thresholds that were fixed before it. Only tests are counted below: findings that could "
+        f"thresholds that were fixed before any run, but for {' and '.join(FIXED_AFTER_A_RUN)}. "
+        "Only tests are counted below: findings that could "
         "have come out otherwise. Besides them there are "
         + ", ".join(f"{total} {_KIND_WORDS[kind]}" for kind, (_, total) in kinds.items())
         + f". {data}",

@@ -29,6 +29,7 @@ from nearcast.experiments.figures.placement_findings import (
 )
 from nearcast.experiments.figures.settings import LONGER_2022, cells_2022
 from nearcast.pictures.pair_scatter import PairDelays, draw_pair_scatter
+from nearcast.pictures.style import counted
 from nearcast.pictures.topic_map import draw_topic_maps
 from nearcast.pipeline.sweep.cell import SweepCell, make_scenario
 
@@ -132,7 +133,7 @@ def _distance_result(effort: Effort, rows: SweepRows) -> FigureResult:
         alternative="Delay against distance of the pairs of a topic under D1 and D2.",
         notes=[
             "The picture shows the topic of the first seed that changes most; verdicts are over "
-            f"all topics of {len(tables)} seeds."
+            f"all topics of {counted(len(tables), 'seed')}."
         ],
     )
 
@@ -202,7 +203,7 @@ def _deadline_result(effort: Effort, rows: SweepRows, *, tight: bool) -> FigureR
             f"The picture shows topic {tau1 if tight else tau2} of seed {seed}. The paper's two "
             "topics are, here, the two of one scenario in which most late pairs gain and most "
             "pairs in time give way.",
-            f"Verdicts are over all topics of {len(tables)} seeds. D3 has many optima, since how far "
+            f"Verdicts are over all topics of {counted(len(tables), 'seed')}. D3 has many optima, since how far "
             "a pair stays below its permissible delay does not count: of these the one with the "
             "least D1 is taken. The paper gives no permissible delays; ours decide whether its "
             "findings come out, so both choices are told.",

@@ -10,7 +10,7 @@ from nearcast.delay.pair_delays import choose_pairs, pair_distance_km
 from nearcast.domain.plan import Model, Objective
 from nearcast.domain.scenario import BoolArray, FloatArray, OffsetArray, Scenario
 from nearcast.experiments.figures.figure import Verdict, judge
-from nearcast.experiments.figures.thresholds import MANY
+from nearcast.experiments.figures.thresholds import MANY, NEAR_SHARE, SHORT_SHARE
 
 __all__ = [
     "ROUNDING_MS",
@@ -80,7 +80,7 @@ def pair_table(
 
 def thirds(table: PairTable) -> tuple[BoolArray, BoolArray]:
     """Return which pairs are of the nearest and of the furthest third."""
-    low, high = np.quantile(table.distance_km, [1 / 3, 2 / 3])
+    low, high = np.quantile(table.distance_km, [NEAR_SHARE, 1 - NEAR_SHARE])
     return table.distance_km <= low, table.distance_km >= high
 
 
@@ -137,7 +137,7 @@ def tight_verdicts(tables: list[PairTable]) -> list[Verdict]:
             f"of {int(late.sum())} late pairs {faster} are faster, {slower} slower, the others "
             f"as before; late under D3: {int(still.sum())} of {len(late)}; {_proved(tables)}",
             if_so=f"{_MANY}; only what exceeds the permissible delay counts in D3",
-            if_not=f"{_MANY}. {_AS_D1}",
+            if_not=f"{_MANY}; {_AS_D1}",
         ),
         judge(
             "D3 prioritises the brokers of topics with a short permissible delay",
@@ -168,7 +168,7 @@ def _brokers(tables: list[PairTable], *, loose: bool) -> tuple[int, int]:
 def is_loose(table: PairTable) -> BoolArray:
     """Return which pairs are of the half of topics with the longer permissible delays."""
     limits_ms = [float(table.permissible_ms[table.topic == t][0]) for t in np.unique(table.topic)]
-    loose: BoolArray = table.permissible_ms > np.median(limits_ms)
+    loose: BoolArray = table.permissible_ms > np.quantile(limits_ms, SHORT_SHARE)
     return loose
 
 
@@ -192,7 +192,7 @@ def loose_verdicts(tables: list[PairTable]) -> list[Verdict]:
             f"are slower and {faster} faster",
             if_so=f"{_MANY}; brokers go to the topics that need them; below its permissible delay a "
             "pair costs nothing in D3",
-            if_not=f"{_MANY}. {_AS_D1}",
+            if_not=f"{_MANY}; {_AS_D1}",
         ),
         judge(
             "These slower pairs keep within the permissible range",

@@ -30,13 +30,21 @@ from nearcast.experiments.figures.figure import (
 )
 from nearcast.experiments.figures.settings import source_2021
 from nearcast.pictures.plan_panels import draw_plan_panels
+from nearcast.pictures.style import counted
 from nearcast.pipeline.sweep.cell import make_scenario
 from nearcast.planning.methods.assignment import Cooperation
 from nearcast.planning.methods.reloc import reloc_steps
 from nearcast.planning.registry import find_method
 from nearcast.planning.request import PlanRequest
 
-__all__ = ["FIGURES_PRELIMINARY", "Plans", "method_verdicts", "step_verdicts"]
+__all__ = [
+    "FIGURES_PRELIMINARY",
+    "Plans",
+    "method_verdicts",
+    "one_topic_scenarios",
+    "plans_by_step",
+    "step_verdicts",
+]
 
 Plans = dict[str, tuple[IndexArray, RatioCost]]
 """Homes and cost by the name of a step or a method."""
@@ -47,7 +55,7 @@ _METHODS = ("random", "nearest", "otos", "reloc", "optimised")
 _ROUNDING = 1e-9
 
 
-def _scenarios(effort: Effort, storage: float, compute: float) -> Iterator[Scenario]:
+def one_topic_scenarios(effort: Effort, storage: float, compute: float) -> Iterator[Scenario]:
     """Yield scenarios of one topic with seven members, without end."""
     relative = _MEMBERS / _MEAN_TOPIC
     # The generator's limits grow with the size of topics; here they are the paper's.
@@ -77,7 +85,8 @@ def _request(scenario: Scenario, method: str) -> PlanRequest:
     )
 
 
-def _by_step(scenario: Scenario, cooperate: Cooperation = Cooperation.ALONE) -> Plans:
+def plans_by_step(scenario: Scenario, cooperate: Cooperation = Cooperation.ALONE) -> Plans:
+    """Return the plan after each step of RELOC."""
     problem = ratio_problem(scenario)
     steps = reloc_steps(scenario, _request(scenario, "reloc"), cooperate)
     return {name: (homes, evaluate_ratio(problem, homes)) for name, homes in steps.items()}
@@ -110,9 +119,11 @@ def _csv_rows(scenario: Scenario, plans: Plans, name: str) -> list[CsvRow]:
 
 
 def _steps_result(effort: Effort, _rows: SweepRows) -> FigureResult:
-    scenarios = list(islice(_scenarios(effort, storage=7.0, compute=20.0), effort.seeds_2021))
-    every = [_by_step(scenario) for scenario in scenarios]
-    other = [_by_step(scenario, Cooperation.TOGETHER) for scenario in scenarios]
+    scenarios = list(
+        islice(one_topic_scenarios(effort, storage=7.0, compute=20.0), effort.seeds_2021)
+    )
+    every = [plans_by_step(scenario) for scenario in scenarios]
+    other = [plans_by_step(scenario, Cooperation.TOGETHER) for scenario in scenarios]
     titles = ("1. locality conscious", "2. relation conscious", "3. cooperation", "3. all together")
     drawn = every[0] | {"together": other[0]["cooperation"]}
     picture = draw_plan_panels(
@@ -128,14 +139,18 @@ def _steps_result(effort: Effort, _rows: SweepRows) -> FigureResult:
         alternative="Maps of homes with bars of storage and load, one after each step, and by both "
         "readings of the last.",
         notes=[
-            f"Verdicts over {len(every)} seeds; the picture and the CSV show the first.",
+            f"Verdicts over {counted(len(every), 'seed')}; the picture and the CSV show the first.",
             READINGS_NOTE,
         ],
     )
 
 
 def step_verdicts(every: list[Plans]) -> list[Verdict]:
-    """Return what each step is for, counted over seeds."""
+    """Return what each step is for, counted over seeds.
+
+    With one topic neither can fail: members of a region end on fewer servers, and those who leave
+    an exhausted one find another that has room. Of 300 seeds none did, by either reading.
+    """
 
     def storage(plans: Plans, step: str) -> float:
         return float(plans[step][1].storage_used.sum())
@@ -157,6 +172,7 @@ def step_verdicts(every: list[Plans]) -> list[Verdict]:
             saved == seeds,
             f"not more storage in {saved} of {seeds} seeds; {means[0]:.0f} before and "
             f"{means[1]:.0f} after it, on average",
+            kind=FindingKind.BY_CONSTRUCTION,
             if_so="one spool a region instead of one a client",
         ),
         judge(
@@ -164,7 +180,9 @@ def step_verdicts(every: list[Plans]) -> list[Verdict]:
             spread == seeds,
             f"not more overload in {spread} of {seeds} seeds, none left in {kept}; summed over "
             f"servers {over[1]:.2f} before and {over[2]:.2f} after it, on average",
-            if_so="a client goes to the least used server of its region",
+            kind=FindingKind.BY_CONSTRUCTION,
+            if_so="a client that leaves an exhausted server goes to the least used one of its "
+            "region, where one topic of seven finds room",
             if_not="the client that meets an exhausted server goes away alone, with a spool of "
             "its own",
         ),
@@ -172,7 +190,9 @@ def step_verdicts(every: list[Plans]) -> list[Verdict]:
 
 
 def _methods_result(effort: Effort, _rows: SweepRows) -> FigureResult:
-    scenarios = list(islice(_scenarios(effort, storage=10.0, compute=50.0), effort.seeds_2021))
+    scenarios = list(
+        islice(one_topic_scenarios(effort, storage=10.0, compute=50.0), effort.seeds_2021)
+    )
     every = [_by_method(scenario) for scenario in scenarios]
     picture = draw_plan_panels(
         scenarios[0],
@@ -186,7 +206,7 @@ def _methods_result(effort: Effort, _rows: SweepRows) -> FigureResult:
         pictures={"": picture},
         alternative="Maps of homes with bars of storage and load, by each method.",
         notes=[
-            f"Verdicts over {len(every)} seeds; the picture and the CSV show the first.",
+            f"Verdicts over {counted(len(every), 'seed')}; the picture and the CSV show the first.",
             "The paper's text calls this figure 10 by a slip.",
         ],
     )

@@ -24,7 +24,8 @@ from nearcast.experiments.figures.figure import (
 from nearcast.experiments.figures.settings import cells_2021
 from nearcast.experiments.figures.sigma_sweep import SIGMAS_KM, sigmas_km
 from nearcast.experiments.figures.summary import Curves, Point, summarise
-from nearcast.experiments.figures.thresholds import LITTLE, LOCAL_KM, PAPER_K
+from nearcast.experiments.figures.thresholds import INCREASED_K, LITTLE, LOCAL_KM, PAPER_K
+from nearcast.pictures.style import counted
 from nearcast.pictures.sweep_panels import Line, draw_sweep_panels
 from nearcast.pipeline.sweep.cell import SweepCell
 
@@ -91,7 +92,7 @@ def _result(effort: Effort, rows: SweepRows) -> FigureResult:
         six_panels(curves, curves.lines, lambda line: f"RELOC, {line}", _look, floors, log_y=False),
         title="2021, figure 16: RELOC against the number of regions K (p = 2)",
         x_label="regions K",
-        note=f"{BAND_NOTE} {effort.seeds_2021} seeds. Dashed: `optimised`, which knows no regions.",
+        note=f"{BAND_NOTE} {counted(effort.seeds_2021, 'seed')}. Dashed: `optimised`, which knows no regions.",
         x_ticks={count: f"{count:g}" for count in regions},
     )
     csv_rows = curves.csv_rows("regions", "setting")
@@ -130,7 +131,7 @@ def verdicts(curves: Curves) -> list[Verdict]:
         line: min(curves.xs(line), key=lambda count: curves.mean(line, count, "Y"))
         for line in curves.lines
     }
-    middle = max(curves.xs(curves.lines[0])) / 2
+    many = INCREASED_K * max(curves.xs(curves.lines[0]))
     return [
         judge(
             "When sigma is 10, 15 or 20 the delay fluctuates with K but does not vary so much",
@@ -145,12 +146,13 @@ def verdicts(curves: Curves) -> list[Verdict]:
         *(
             judge(
                 f"When locality is strong ({line}) the delay is minimised by increasing K",
-                best[line] > middle,
+                best[line] > many,
                 f"best K: {best[line]:g}; Y from {curves.means(line, 'Y')[0]:.2f} ms at K = 1 to "
                 f"{curves.mean(line, best[line], 'Y'):.2f} ms there and "
                 f"{curves.means(line, 'Y')[-1]:.2f} ms at K = {curves.xs(line)[-1]:g}",
-                if_so="near members fit into a small region, and homes are nearer there",
-                if_not=f"it falls until K = {best[line]:g}; beyond that topics reach over several "
+                if_so=f"judged as more than {many:g}; near members fit into a small region, and "
+                "homes are nearer there",
+                if_not=f"judged as more than {many:g}. It falls until K = {best[line]:g}; beyond that topics reach over several "
                 "regions, and doubled spools cost more than nearer homes save",
             )
             for line in local

@@ -34,6 +34,7 @@ from nearcast.experiments.figures.figure import (
 from nearcast.experiments.figures.settings import STORAGE_2021, cells_2021
 from nearcast.experiments.figures.summary import Curves, Point, summarise
 from nearcast.experiments.figures.thresholds import WIDE_KM
+from nearcast.pictures.style import counted
 from nearcast.pictures.sweep_panels import draw_sweep_panels
 from nearcast.pipeline.sweep.cell import SweepCell
 
@@ -77,7 +78,7 @@ def _result(effort: Effort, rows: SweepRows) -> FigureResult:
         panels,
         title="2021, figure 14: metrics against the locality of clients (p = 2, K = 4)",
         x_label="spread of a topic's members, sigma [km]",
-        note=f"{BAND_NOTE} {effort.seeds_2021} seeds. Y on a logarithmic axis.",
+        note=f"{BAND_NOTE} {counted(effort.seeds_2021, 'seed')}. Y on a logarithmic axis.",
         x_ticks={sigma: f"{sigma:g}" for sigma in sigmas_km(effort)},
     )
     return FigureResult(

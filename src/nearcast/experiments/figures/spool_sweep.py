@@ -27,6 +27,7 @@ from nearcast.experiments.figures.figure import (
 from nearcast.experiments.figures.settings import COMPUTE_2021, STORAGE_2021, cells_2021
 from nearcast.experiments.figures.summary import Curves, Point, summarise
 from nearcast.experiments.figures.thresholds import LITTLE
+from nearcast.pictures.style import counted
 from nearcast.pictures.sweep_panels import draw_sweep_panels
 from nearcast.pipeline.sweep.cell import SweepCell
 
@@ -61,7 +62,7 @@ def _result(effort: Effort, rows: SweepRows) -> FigureResult:
         panels,
         title="2021, figure 15: metrics against the average size of spools (sigma = 5 km, K = 4)",
         x_label="average spool [messages], and p",
-        note=f"{BAND_NOTE} {effort.seeds_2021} seeds. Y on a logarithmic axis.",
+        note=f"{BAND_NOTE} {counted(effort.seeds_2021, 'seed')}. Y on a logarithmic axis.",
         x_ticks={p: f"{p * members:.0f}\np={p:g}" for p in curves.xs("reloc")},
     )
     csv_rows = curves.csv_rows("spool_per_member", "method")

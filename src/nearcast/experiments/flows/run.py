@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 
+from nearcast.experiments.flows.core_bound import core_ratio
 from nearcast.experiments.flows.flow_site import FlowLayout, FlowSite, open_flow_site
 from nearcast.experiments.flows.load import Load, check, drive
 from nearcast.experiments.flows.pauses import Move, longest_ms, quiet_spans, spans_of
@@ -24,8 +25,9 @@ from nearcast.flow.flow import Component, ContentMapping
 from nearcast.links.steady_clock import steady_now
 from nearcast.routing.index_mapping import content_index
 from nearcast.routing.keys import INDEX_END
+from nearcast.runtime.config import FlowsConfig
 
-__all__ = ["CASES", "FlowPoint", "FlowTrial", "run"]
+__all__ = ["CASES", "FlowPoint", "FlowTrial", "run", "steps_of"]
 
 CASES = ("hand-over", "kill", "steps", "scale-out")
 _TALLY = Component(TALLY, ("trial/in",), "trial/out", {}, ContentMapping("key"))
@@ -34,6 +36,8 @@ _BETWEEN_S = 1.5
 _QUIET_S = 8.0
 """Without a hand-over, at the beginning: what the machine does to messages anyway."""
 _KEYS = 64
+_STARTS_S, _SETTLES_S = 2.0, 4.0
+"""That do not count after the first result, and after the first one of a second server."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,10 +50,12 @@ class FlowTrial:
     kill_rate_hz: float = 200.0
     steps: tuple[str, ...] = GIVER_STEPS + TAKER_STEPS
     """Of a hand-over, at which giver or taker are killed."""
-    grind_ms: float = 15.0
-    """What a message of the component that is hard work takes."""
+    grinds_ms: tuple[float, ...] = (15.0, 30.0)
+    """What a message of the component that is hard work takes, in one run after the other."""
+    lasting_s: float = 8.0
+    """How long a server is overloaded before it divides hard work: so long is measured before."""
     grind_s: float = 10.0
-    """How long its throughput is measured, before and after."""
+    """How long its throughput is measured after."""
     seed: int = 1
 
 
@@ -58,6 +64,8 @@ class FlowPoint:
     """What a case has shown."""
 
     case: str
+    servers: str
+    """That made what came out."""
     messages: int
     acknowledged: int
     lost: int
@@ -82,30 +90,49 @@ class FlowPoint:
     """The same of spans of that length without a hand-over."""
     usual_p99_ms: float | None = None
     """Of single messages of the part, without a hand-over."""
+    grind_ms: float | None = None
+    """What a message takes that is hard work."""
     before_per_s: float | None = None
     after_per_s: float | None = None
     ratio: float | None = None
     """Throughput after scale-out to before."""
+    bound_ratio: float | None = None
+    """The same of two processes that only do the work to one, shortly before and after: what the
+    machine's cores allow. Messages and the load itself need some of them, too."""
 
 
 def run(
     cases: tuple[str, ...], trial: FlowTrial, begin: Callable[[str], None] = lambda step: None
 ) -> Iterator[FlowPoint]:
     """Run cases, each on a site of its own."""
-    makers = {
-        "hand-over": _hand_overs,
-        "kill": _kills,
-        "steps": _step_kills,
-        "scale-out": _scale_out,
-    }
-    for case in cases:
+    makers = {"hand-over": _hand_overs, "kill": _kills, "steps": _step_kills}
+    for case, grind_ms in steps_of(cases, trial):
         begin(case)
+        flows = FlowsConfig() if grind_ms is None else FlowsConfig(lasting_s=trial.lasting_s)
+        layout = FlowLayout(flows=flows, can_crash=case == "steps")
         with (
             tempfile.TemporaryDirectory(prefix="nearcast-flows-") as folder,
-            open_flow_site(Path(folder), FlowLayout(can_crash=case == "steps")) as site,
+            open_flow_site(Path(folder), layout) as site,
         ):
             site.live.enrol_clients()
-            yield makers[case](site, trial)
+            if grind_ms is None:
+                yield makers[case](site, trial)
+            else:
+                yield _scale_out(site, trial, grind_ms)
+
+
+def steps_of(cases: tuple[str, ...], trial: FlowTrial) -> list[tuple[str, float | None]]:
+    """Return the runs of these cases, with what a message takes of those that are hard work."""
+    return [
+        (case, grind_ms)
+        for case in cases
+        for grind_ms in (trial.grinds_ms if case == "scale-out" else (None,))
+    ]
+
+
+def _servers(load: Load) -> str:
+    """Return the servers that made something, in the order in which they began."""
+    return ", ".join(dict.fromkeys(one.server for one in load.heard))
 
 
 def _hand_overs(site: FlowSite, trial: FlowTrial) -> FlowPoint:
@@ -132,6 +159,7 @@ def _hand_overs(site: FlowSite, trial: FlowTrial) -> FlowPoint:
     quiet_ms = [1e3 * one for one in load.delays_s(0.0, quiet_until_s, moving)]
     return FlowPoint(
         "hand-over",
+        _servers(load),
         len(load.sent_s),
         load.acknowledged,
         found.lost,
@@ -175,6 +203,7 @@ def _kills(site: FlowSite, trial: FlowTrial) -> FlowPoint:
     found = check(load)
     return FlowPoint(
         "kill",
+        _servers(load),
         len(load.sent_s),
         load.acknowledged,
         found.lost,
@@ -199,6 +228,7 @@ def _step_kills(site: FlowSite, trial: FlowTrial) -> FlowPoint:
     found = check(load)
     return FlowPoint(
         "steps",
+        _servers(load),
         len(load.sent_s),
         load.acknowledged,
         found.lost,
@@ -219,44 +249,56 @@ def _around(site: FlowSite, server: str) -> list[tuple[int, int]]:
     return [(0, _HALF)] if any(low == 0 and high >= _HALF for low, high in parts) else []
 
 
-def _scale_out(site: FlowSite, trial: FlowTrial) -> FlowPoint:
+def _scale_out(site: FlowSite, trial: FlowTrial, grind_ms: float) -> FlowPoint:
     """Give a component more to do than one core can: servers divide it by themselves."""
-    rounds = rounds_for(trial.grind_ms)
-    component = Component(GRIND, ("trial/in",), "trial/out", {"rounds": rounds})
-    site.run_flow(component)
-    spans: list[tuple[float, float, int]] = []
+    rounds = rounds_for(grind_ms)
+    bound_before = core_ratio(rounds)
+    site.run_flow(Component(GRIND, ("trial/in",), "trial/out", {"rounds": rounds}))
+    divided_s: list[float] = []
 
     async def watch(load: Load) -> None:
-        rates: list[tuple[float, int]] = []
-        divided_s = 0.0
         until_s = steady_now() + 60.0
         while steady_now() < until_s:
-            rates.append((steady_now(), len(load.heard)))
-            if not divided_s and len(await asyncio.to_thread(site.held)) > 1:
-                divided_s = steady_now()
-            if divided_s and steady_now() > divided_s + 4.0 + trial.grind_s:
-                break
             await asyncio.sleep(0.5)
-        before = [one for one in rates if not divided_s or one[0] < divided_s - 2.0]
-        after = [one for one in rates if divided_s and one[0] > divided_s + 4.0]
-        for some in (before[2:], after):
-            if len(some) > 1:
-                (since_s, first), (until, last) = some[0], some[-1]
-                spans.append((since_s, until, last - first))
+            if not divided_s:
+                divided_s.extend(_first_of_a_second(load))
+            elif steady_now() > divided_s[0] + _SETTLES_S + trial.grind_s:
+                break
 
     # a little more than two cores can do: what waits must not fill the outboxes
-    load = asyncio.run(drive(site, 2.1e3 / trial.grind_ms, _KEYS, watch))
-    rates = [count / (until - since) for since, until, count in spans]
+    load = asyncio.run(drive(site, 2.1e3 / grind_ms, _KEYS, watch))
+    bound_ratio = (bound_before + core_ratio(rounds)) / 2
+    before = after = None
+    if divided_s:
+        # what the second server made first was held up while the part was handed over
+        before = _rate(load, load.heard[0].at_s + _STARTS_S, divided_s[0] - 1.0)
+        settled_s = divided_s[0] + _SETTLES_S
+        after = _rate(load, settled_s, settled_s + trial.grind_s)
     found = check(load)
     return FlowPoint(
         "scale-out",
+        _servers(load),
         len(load.sent_s),
         load.acknowledged,
         found.lost,
         found.untold,
         found.doubled,
         0,  # shuffled messages have no order
-        before_per_s=rates[0] if rates else None,
-        after_per_s=rates[1] if len(rates) > 1 else None,
-        ratio=rates[1] / rates[0] if len(rates) > 1 and rates[0] else None,
+        grind_ms=grind_ms,
+        before_per_s=before,
+        after_per_s=after,
+        ratio=after / before if before and after else None,
+        bound_ratio=bound_ratio,
     )
+
+
+def _first_of_a_second(load: Load) -> list[float]:
+    """Return when the first message was heard that a second server made; nothing: none was."""
+    return [one.at_s for one in load.heard if one.server != load.heard[0].server][:1]
+
+
+def _rate(load: Load, since_s: float, until_s: float) -> float | None:
+    """Return how many messages a second were heard in a time; None when it is too short."""
+    if until_s - since_s < 1.0:
+        return None
+    return sum(since_s <= one.at_s < until_s for one in load.heard) / (until_s - since_s)

@@ -12,7 +12,7 @@ from nearcast.broker.topic_spool import SpoolView
 from nearcast.errors import ConfigError
 from nearcast.wire.publication import Publication
 
-__all__ = ["GRIND", "TALLY", "Grind", "Tally", "rounds_for"]
+__all__ = ["GRIND", "TALLY", "Grind", "Tally", "grind", "rounds_for"]
 
 TALLY = "nearcast.experiments.flows.trial_processors:Tally"
 GRIND = "nearcast.experiments.flows.trial_processors:Grind"
@@ -70,15 +70,19 @@ class Grind:
     def process(self, batch: Sequence[Publication], spool: SpoolView) -> Iterator[Notification]:
         """Return each message after the work."""
         for message in batch:
-            digest = message.payload
-            for _ in range(self._rounds):
-                digest = sha256(digest).digest()
+            grind(message.payload, self._rounds)
             yield Notification(message.payload, cause=message)
+
+
+def grind(payload: bytes, rounds: int) -> bytes:
+    """Return the hash of the hash of the hash of something: hard work."""
+    for _ in range(rounds):
+        payload = sha256(payload).digest()
+    return payload
 
 
 def rounds_for(milliseconds: float) -> int:
     """Return how often to hash for a message to take so long on this machine."""
-    digest, began_s, tried = b"", thread_time(), 50_000
-    for _ in range(tried):
-        digest = sha256(digest).digest()
+    began_s, tried = thread_time(), 50_000
+    grind(b"", tried)
     return max(1, round(tried * milliseconds / 1e3 / (thread_time() - began_s)))

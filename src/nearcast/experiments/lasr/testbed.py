@@ -8,7 +8,7 @@ from typing import Any
 from nearcast.overlay.messages import Route
 from nearcast.routing.keys import CLOUD, INDEX_END, NetPath
 from nearcast.routing.overlay_node import RouterFrame
-from nearcast.routing.route_messages import Ask, Data
+from nearcast.routing.route_messages import Ask, Assign, Data
 
 __all__ = ["EDGE_NETS", "MASTER", "REPLICA", "SOURCE", "TARGET", "TOPIC", "JoseTestbed"]
 
@@ -43,7 +43,8 @@ class JoseTestbed:
     handling_s: float = 0.0001
     """That a host works on a message, one after the other. Ours."""
     query_s: float = 0.0002
-    """That the master works on a question. Ours: it can answer 5,000 a second."""
+    """That the master works on a question or a command, in the order in which they come. Ours: it can
+    answer 5,000 a second."""
     setup_s: float = 3.0
     """In which components and the replica's host join, before the first frame."""
 
@@ -91,8 +92,7 @@ class JoseTestbed:
 
     def service_s(self, receiver: str, message: Any) -> float:
         """Return how long a host is busy with a message."""
-        asked = isinstance(message, RouterFrame) and isinstance(message.message, Ask)
-        if asked:
+        if isinstance(message, RouterFrame) and isinstance(message.message, Ask | Assign):
             return self.query_s
         return self.handling_s if _has_data(message) else 0.0
 

@@ -22,7 +22,8 @@ _PROBE_AFTER_S = 20.0
 _IDLE_S = 3.0
 """How long the server is watched before the first message: its clients report all the time."""
 _PAUSE_S = 0.1
-"""Longer than subscribers gather receipts: their cost belongs to the message."""
+"""From one message to the next. Subscribers gather receipts for some 150 ms, so that one may tell of
+two messages, and those of the last message are not counted."""
 
 
 def measure(asked: dict[str, Any]) -> dict[str, Any]:

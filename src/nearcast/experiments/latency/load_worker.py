@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import gc
 import json
 import sys
@@ -18,6 +17,7 @@ from nearcast.experiments.latency.tcp_connections import TcpConnections
 from nearcast.experiments.latency.workload import PUBLISHERS, TOPICS, make_payload
 from nearcast.experiments.machine_noise import stolen_s
 from nearcast.experiments.percentiles import percentile
+from nearcast.links.fine_timer import sleep_exactly
 
 _PROBES = 1 << 40
 _WARM_UP = 1 << 41
@@ -25,7 +25,6 @@ _WARM_UP = 1 << 41
 _DRAIN_S = 5.0
 _START_S = 60.0
 _PROBE_S = 0.25
-_SET_TIMER_SLACK = 29
 
 
 def open_connections(target: dict[str, Any]) -> Connections:
@@ -131,8 +130,7 @@ def _arrived(connections: Connections, first: int, end: int, wanted: int) -> Any
 
 def main() -> None:
     """Measure what stdin asks for."""
-    # the kernel may let a sleeper oversleep by 50 us, which would count as delay
-    ctypes.CDLL(None).prctl(_SET_TIMER_SLACK, 1, 0, 0, 0)
+    sleep_exactly()  # to oversleep would count as delay
     gc.disable()
     asked = json.load(sys.stdin)
     found = measure(asked["target"], asked["rate_hz"], asked["seconds"], asked["warm_up_s"])

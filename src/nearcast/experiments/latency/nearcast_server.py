@@ -49,6 +49,7 @@ def run_nearcast(
     topics: int = TOPICS,
     processor: str = RECENT,
     group: str = "",
+    more: Sequence[str] = (),
 ) -> AbstractContextManager[NearcastServer]:
     """Run edge servers with the processor of this bench, gone after the block.
 
@@ -62,25 +63,27 @@ def run_nearcast(
         Of a server alone.
     group
         Multicast group of a server alone, as ADDRESS:PORT; empty: it has none.
+    more
+        Further options of a server alone.
     """
     senders = [f"publisher{index}" for index in range(publishers)]
     receivers = [f"subscriber{index}" for index in range(subscribers)]
     if two_edges:
         return _run_two_edges(senders, receivers, topics, inline)
-    return _run_standalone(senders, receivers, processor, inline, group)
+    words = [f"--processor={processor}", *more]
+    words += [f"--inline-processor={processor}"] if inline else []
+    words += [f"--group={group}"] if group else []
+    return _run_standalone(senders, receivers, words)
 
 
 @contextmanager
 def _run_standalone(
-    senders: Sequence[str], receivers: Sequence[str], processor: str, inline: bool, group: str
+    senders: Sequence[str], receivers: Sequence[str], more: Sequence[str]
 ) -> Iterator[NearcastServer]:
     """Run one edge with its helpers and nothing else: what it takes is what an edge takes."""
     with tempfile.TemporaryDirectory(prefix="nearcast-bench-") as text:
         folder = StandaloneFolder(Path(text) / "data")
-        words = [f"--data={folder.path}", "--port=0", "--http-port=0", "--json"]
-        words += [f"--processor={processor}"]
-        words += [f"--inline-processor={processor}"] if inline else []
-        words += [f"--group={group}"] if group else []
+        words = [f"--data={folder.path}", "--port=0", "--http-port=0", "--json", *more]
         words += [f"--session-limit={len(senders) + len(receivers) + _SPARE_SESSIONS}"]
         with _process(words, Path(text) / "output") as pid:
             everybody = folder.enrol([*senders, *receivers])

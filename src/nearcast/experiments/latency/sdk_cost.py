@@ -24,6 +24,8 @@ class SdkPoint:
     lost: int
     cpu_us_per_notification: float
     """Of the receiving process, its event loop and receipts included."""
+    bound_cpu_us_per_notification: float
+    """Of a process that takes as many datagrams from asyncio and does nothing with them."""
 
 
 def run(

@@ -12,6 +12,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
+from nearcast.experiments.latency.bare_receiver import cpu_us_per_datagram
 from nearcast.experiments.latency.nearcast_connections import NearcastConnections
 from nearcast.experiments.latency.pacing import Pacer
 from nearcast.experiments.latency.workload import TOPICS, topic_name
@@ -68,6 +69,8 @@ def main() -> None:
     sender.start()
     found = asyncio.run(receive(asked, mine))
     sender.join()
+    bound_us = cpu_us_per_datagram(asked["rate_hz"], asked["messages"])
+    found["bound_cpu_us_per_notification"] = bound_us
     sys.stdout.write(json.dumps(found) + "\n")
 
 

@@ -7,7 +7,7 @@ import time
 from collections import Counter
 from uuid import uuid4
 
-from nearcast.links.kafka_client import open_consumer
+from nearcast.links.kafka_client import consume_soon, open_consumer
 from nearcast.links.kafka_records import read_alert
 from nearcast.links.kafka_settings import KafkaSettings
 
@@ -46,7 +46,7 @@ class AlertWatch:
         consumer.subscribe([self._settings.topic("alerts")])
         try:
             while not self._stop.is_set():
-                batch = consumer.consume(_AT_ONCE, _WAIT_S)
+                batch = consume_soon(consumer, _AT_ONCE, _WAIT_S)
                 now_us = time.time_ns() // 1000
                 for message in batch:
                     if message.error() is not None:

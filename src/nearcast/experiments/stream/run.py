@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 from uuid import uuid4
@@ -15,12 +15,23 @@ from nearcast.errors import NearcastError
 from nearcast.experiments.percentiles import percentile
 from nearcast.experiments.stream.alert_watch import AlertWatch
 from nearcast.experiments.stream.load import EventLoad, expected_alerts, expected_emergencies
-from nearcast.experiments.stream.subjects import REAL_TIME, Subject, has_real_time_mode
+from nearcast.experiments.stream.points import Case, StreamPoint
+from nearcast.experiments.stream.site_path import measure_site_path
+from nearcast.experiments.stream.subjects import (
+    ECHO,
+    MICRO_BATCH,
+    OF_SITES,
+    REAL_TIME,
+    Subject,
+    has_real_time_mode,
+    out_of,
+)
 from nearcast.links.kafka_client import create_topics
 from nearcast.links.kafka_settings import KafkaSettings
+from nearcast.pipeline.stream.batch_files import rows_after
 from nearcast.testing.local_kafka import LocalKafka
 
-__all__ = ["Case", "StreamPoint", "cases", "run"]
+__all__ = ["cases", "run"]
 
 _PARTITIONS = 2
 _START_WITHIN_S = 300.0
@@ -30,35 +41,10 @@ _WARM_RATE = 20
 """Events per second until the first alert: they must not pile up while a JVM starts."""
 _WARM_S = 8.0
 """At the rate of the case, before it is measured: the JVM compiles."""
-
-
-@dataclass(frozen=True, slots=True)
-class Case:
-    """One measurement."""
-
-    mode: str
-    rate: int
-    kills: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class StreamPoint:
-    """What came of it."""
-
-    mode: str
-    rate: int
-    """Events per second, a twentieth of which are emergencies."""
-    p50_ms: float | None
-    p99_ms: float | None
-    """From sending an event to reading its alert; with kills, the restarts are in it."""
-    lost: int
-    doubled: int
-    wrong: int
-    """Alerts that the event broker in plain Python does not make of the same events."""
-    alerts: int
-    events: int
-    kills: int = 0
-    note: str = ""
+_NOTES = {
+    REAL_TIME: "emergencies only, without the event broker",
+    ECHO: "all events, as they are",
+}
 
 
 def cases(modes: Sequence[str], rates: Sequence[int], kills: int, kill_rate: int) -> list[Case]:
@@ -87,8 +73,13 @@ def run(
                 broker.bootstrap, f"bench{uuid4().hex[:8]}", events=("road/#",)
             )
             create_topics(settings, _PARTITIONS)
-            with tempfile.TemporaryDirectory(prefix="nearcast-stream-") as folder:
-                yield _measure(case, settings, Path(folder), seconds, seed)
+            with tempfile.TemporaryDirectory(prefix="nearcast-stream-") as text:
+                folder = Path(text)
+                yield (
+                    measure_site_path(case, settings, folder, seconds)
+                    if case.mode in OF_SITES
+                    else _measure(case, settings, folder, seconds, seed)
+                )
 
 
 def _measure(
@@ -115,16 +106,17 @@ def _measure(
         load.stop()
         if load.failed:
             raise NearcastError(f"Kafka did not take events: {load.failed[0]}")
-        is_sql = case.mode == REAL_TIME
-        expected = (
-            expected_emergencies(load.records)
-            if is_sql
-            else expected_alerts(load.records, settings)
-        )
+        if case.mode == ECHO:
+            expected = {f"0/{record.identity}" for record in load.records}
+        elif case.mode == REAL_TIME:
+            expected = expected_emergencies(load.records)
+        else:
+            expected = expected_alerts(load.records, settings)
         _until(lambda: expected <= watch.seen.keys(), subject, _CATCH_UP_S)
         _wait(2.0, subject)  # alerts that come twice
         seen = watch.seen.copy()
         delays_ms = watch.delays_ms(since_us)
+        table = _table(folder) if case.mode == MICRO_BATCH else None
     return StreamPoint(
         case.mode,
         case.rate,
@@ -136,8 +128,15 @@ def _measure(
         alerts=len(expected),
         events=len(load.records),
         kills=case.kills,
-        note="emergencies only, without the event broker" if is_sql else "",
+        table_lost=None if table is None else len(expected - table.keys()),
+        table_doubled=None if table is None else table.total() - len(table),
+        note=_NOTES.get(case.mode, ""),
     )
+
+
+def _table(folder: Path) -> Counter[str]:
+    """Return how often each alert is in the table that a stream writes."""
+    return Counter(row["id"] for row in rows_after(out_of(folder) / "alerts", -1))
 
 
 def _await_alert(watch: AlertWatch, subject: Subject, after: int) -> None:

@@ -8,19 +8,45 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from nearcast.errors import NearcastError
 from nearcast.experiments.stream.load import OPTIONS
 from nearcast.links.kafka_settings import KafkaSettings
+from nearcast.links.tied_process import tied
 
-__all__ = ["MODES", "Subject", "has_real_time_mode"]
+__all__ = [
+    "BRIDGE",
+    "CONSUMER",
+    "ECHO",
+    "MICRO_BATCH",
+    "MODES",
+    "OF_SITES",
+    "REAL_TIME",
+    "SITE_ECHO",
+    "Subject",
+    "has_real_time_mode",
+    "out_of",
+]
 
-MICRO_BATCH, REAL_TIME, CONSUMER = "micro-batch", "real-time", "consumer"
-MODES = (MICRO_BATCH, REAL_TIME, CONSUMER)
-"""Spark with the event broker; Spark in real-time mode, SQL only; plain Kafka and Python."""
+MICRO_BATCH = "micro-batch"
+"""Spark with the event broker."""
+REAL_TIME = "real-time"
+"""Spark's mode of that name, SQL only."""
+CONSUMER = "consumer"
+"""Plain Kafka and a Python program with the event broker."""
+ECHO = "echo"
+"""The same without it: each event comes back."""
+SITE_ALERT = "site-alert"
+SITE_ECHO = "site-echo"
+OF_SITES = {SITE_ALERT: CONSUMER, SITE_ECHO: ECHO}
+"""The last two between clients of a site."""
+MODES = (MICRO_BATCH, REAL_TIME, CONSUMER, ECHO, *OF_SITES)
+BRIDGE = "bridge"
 _NEARCAST = [sys.executable, "-c", "from nearcast.cli.main import main; main()"]
-_WORKER = [sys.executable, "-m", "nearcast.experiments.stream.real_time_worker"]
+_WORKERS = [sys.executable, "-m"]
+_WORKERS_AT = "nearcast.experiments.stream"
 
 
 def has_real_time_mode() -> bool:
@@ -30,21 +56,49 @@ def has_real_time_mode() -> bool:
     return "realTime" in inspect.signature(DataStreamWriter.trigger).parameters
 
 
-class Subject:
-    """A program under measurement; use it with ``with``, kill and start it again in between."""
+def out_of(folder: Path) -> Path:
+    """Return where the stream that has a folder writes its tables."""
+    return folder / "out"
 
-    def __init__(self, mode: str, kafka: KafkaSettings, folder: Path) -> None:
+
+class Subject:
+    """A program under measurement; use it with ``with``, kill and start it again in between.
+
+    Parameters
+    ----------
+    more
+        Further words of its command line.
+    """
+
+    def __init__(
+        self,
+        mode: str,
+        kafka: KafkaSettings,
+        folder: Path,
+        credentials: Path | None = None,
+        more: Sequence[str] = (),
+    ) -> None:
         where = ["--bootstrap", kafka.bootstrap, "--prefix", kafka.prefix]
         options = ["--options", json.dumps(OPTIONS)]
+        # a group of its own: Kafka would wait for members of an earlier case, which were killed
+        group = ["--group", f"{kafka.prefix}.{mode}"]
         self._command = {
             MICRO_BATCH: [
                 *(*_NEARCAST, "pipeline", "stream", *where, *options),
-                *("--out", str(folder / "out")),
+                *("--out", str(out_of(folder))),
             ],
-            REAL_TIME: [*_WORKER, kafka.bootstrap, kafka.prefix, str(folder / "checkpoint")],
-            CONSUMER: [*_NEARCAST, "kafka", "events", *where, *options],
-        }[mode]
-        self._said = folder / "said.log"
+            REAL_TIME: [
+                *(*_WORKERS, f"{_WORKERS_AT}.real_time_worker"),
+                *(kafka.bootstrap, kafka.prefix, str(folder / "checkpoint")),
+            ],
+            CONSUMER: [*_NEARCAST, "kafka", "events", *where, *group, *options],
+            ECHO: [*_WORKERS, f"{_WORKERS_AT}.echo_worker", kafka.bootstrap, kafka.prefix],
+            BRIDGE: [
+                *(*_NEARCAST, "kafka", "bridge", *where, *group),
+                *("--credentials", str(credentials)),
+            ],
+        }[OF_SITES.get(mode, mode)] + list(more)
+        self._said = folder / f"{mode}.log"
         self._process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Subject:
@@ -55,10 +109,10 @@ class Subject:
         self.kill()
 
     def start(self) -> None:
-        """Start it, in a group of processes of its own."""
+        """Start it, in a group of processes of its own; its JVM ends with it, and it with us."""
         with self._said.open("ab") as said:
             self._process = subprocess.Popen(
-                self._command,
+                tied(self._command),
                 stdin=subprocess.DEVNULL,
                 stdout=said,
                 stderr=said,

@@ -13,7 +13,7 @@ from nearcast.server.orders_from_plan import DELEGATED
 from nearcast.spool.changes import LiveTopic
 from nearcast.testing.simulated_server import SimulatedServer
 from nearcast.wire.actions import Connected
-from nearcast.wire.framing import Kind, read_header
+from nearcast.wire.framing import SESSION_HEADERS, Kind, read_header
 from nearcast.wire.settings import Address
 
 __all__ = ["AttackReport", "AttackedSite"]
@@ -66,7 +66,7 @@ class AttackedSite:
         return [
             data
             for _, target, data in self.site.overheard
-            if target == server.home.address and read_header(data).kind is kind
+            if target == server.home.address and _kind_of(data) is kind
         ]
 
     def send(self, server: SimulatedServer, batch: list[tuple[bytes, Address]]) -> None:
@@ -145,3 +145,8 @@ def _promised(live: LiveTopic) -> LiveTopic:
         one: position for one, position in live.positions.items() if not one.startswith(CLAIMED)
     }
     return replace(live, positions=positions)
+
+
+def _kind_of(data: bytes) -> Kind:
+    """Return what a datagram is; sealed ones may be marked, which headers of others are not."""
+    return Kind.SEALED if data[:2] in SESSION_HEADERS else read_header(data).kind

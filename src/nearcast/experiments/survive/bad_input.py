@@ -17,7 +17,7 @@ from nearcast.experiments.survive.mutations import bad_bytes
 from nearcast.experiments.survive.random_messages import random_value
 from nearcast.runtime.http_request import RequestError, parse_head
 from nearcast.server.mesh_messages import MeshMessage, decode_mesh, encode_mesh
-from nearcast.server.peer_channel import Frame, decode_frame, encode_frame
+from nearcast.server.peer_channel import PeerFrame, decode_frame, encode_frame
 from nearcast.server.site_orders import Orders
 from nearcast.spool.changes import Group, Position, TopicChange
 from nearcast.spool.log import SpoolLog, SpoolSettings
@@ -110,7 +110,7 @@ def _mesh_samples(rng: Random) -> Iterable[bytes]:
 def _frame_samples(rng: Random) -> Iterable[bytes]:
     messages = list(_mesh_samples(rng))
     for _ in range(_SAMPLES):
-        yield encode_frame(Frame(rng.randrange(9), False, 1, 1, rng.sample(messages, 3), 1, 0))
+        yield encode_frame(PeerFrame(rng.randrange(9), False, 1, 1, rng.sample(messages, 3), 1, 0))
 
 
 def _orders_samples(rng: Random) -> Iterable[bytes]:

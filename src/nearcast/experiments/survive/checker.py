@@ -32,6 +32,8 @@ class Findings:
     taken_over: int = 0
     """Processed again because they were in doubt when a server was given up: see
     `TrialSite.doubts`. At most once by each such server, and once by its successor."""
+    damaged: int = 0
+    """Lost, missed or processed twice because a spool was spoiled: see `TrialSite.may_be_damaged`."""
     heard: int = 0
     violations: list[Violation] = field(default_factory=list)
 
@@ -52,15 +54,17 @@ def check(trial: TrialSite) -> Findings:
             found.add("unexpected", payload)
         elif 1 < count <= 1 + trial.doubts(by_payload[payload]):
             found.taken_over += 1
-        elif count > 1:
+        elif count > 1 and not _is_damaged(trial, by_payload[payload], found):
             found.add("processed_twice", f"{payload}, {count} times")
     for message in trial.messages:
         if message.acknowledged:
             found.acknowledged += 1
-            if message.payload not in effects:
-                found.add("lost", f"{message.payload} is acknowledged and has no effect")
-            if message.payload not in spooled and trial.spool >= len(trial.messages):
-                found.add("lost", f"{message.payload} is acknowledged and in no spool")
+            has_record = message.payload in spooled or trial.spool < len(trial.messages)
+            if message.payload in effects and has_record:
+                continue
+            if not _is_damaged(trial, message, found):
+                what = "in no spool" if message.payload in effects else "without effect"
+                found.add("lost", f"{message.payload} is acknowledged and {what}")
         else:
             found.recovered += message.payload in effects
     for name in trial.subscriber_names:
@@ -68,6 +72,12 @@ def check(trial: TrialSite) -> Findings:
     if trial.waiting:
         found.add("unacknowledged", f"{trial.waiting} publications")
     return found
+
+
+def _is_damaged(trial: TrialSite, message: TrialMessage, found: Findings) -> bool:
+    is_damaged = trial.may_be_damaged(message)
+    found.damaged += is_damaged
+    return is_damaged
 
 
 def _effects(trial: TrialSite) -> Counter[str]:
@@ -122,5 +132,7 @@ def _check_hearer(
             told[event.topic] += event.count
     for payload in sorted(missed):
         # what is beyond the topic's retention is gone, but not without a word
-        if trial.spool >= len(trial.messages) or not told[by_payload[payload].topic]:
+        if trial.spool < len(trial.messages) and told[by_payload[payload].topic]:
+            continue
+        if not _is_damaged(trial, by_payload[payload], found):
             found.add("missed", f"{name}: {payload}")

@@ -7,12 +7,18 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 
 from nearcast.experiments.survive.trial_site import TrialSite
+from nearcast.spool.segments import SegmentName
 from nearcast.testing.simulated_server import SimulatedServer
+from nearcast.wire.settings import Address
 
-__all__ = ["FAULTS", "LONG_OUTAGES_S", "SHORT_OUTAGES_S", "Faults"]
+__all__ = ["FAULTS", "HOSTILE", "LONG_OUTAGES_S", "SHORT_OUTAGES_S", "Faults"]
 
 _HOUR_S = 3_600.0
 _FULL_BYTES = 200
+_FORGED, _REMEMBERED = 50, 500
+_NOBODY: Address = ("66.6.6.6", 666)
+_NOTED_S = 1.5
+"""After so much rest a spool has noted where it ends."""
 SHORT_OUTAGES_S = (0.05, 0.5, 2.0)
 LONG_OUTAGES_S = (0.5, 10.0, 20.0, 40.0)
 """Long enough for clients to go elsewhere."""
@@ -31,7 +37,7 @@ class Faults:
     def inject(self, kind: str) -> None:
         """Break something."""
         self.counts[kind] += 1
-        FAULTS[kind](self)
+        _ALL[kind](self)
 
     def heal(self) -> None:
         """Mend everything that is still broken."""
@@ -130,6 +136,52 @@ class Faults:
     def _switch_plan(self) -> None:
         self._trial.switch_plan()
 
+    # What a hostile or broken world adds
+
+    def _forge(self) -> None:
+        """Send what was overheard once more, as it was or changed, from its sender or elsewhere."""
+        site, rng = self._site, self._rng
+        edges = {one.home.address: one for one in site.servers.values() if one.is_edge}
+        for _ in range(_FORGED if site.overheard else 0):
+            source, target, data = rng.choice(site.overheard[-_REMEMBERED:])
+            if rng.random() < 0.5:
+                changed = bytearray(data)
+                changed[rng.randrange(len(data))] ^= 1 << rng.randrange(8)
+                data = bytes(changed)
+            sender = rng.choice((source, _NOBODY))
+            if target in edges:
+                rng.choice((edges[target], *edges.values())).on_datagram(data, sender)
+            elif target[0] in site.clients:
+                site.on_datagram[target[0]](data, sender, target[1])
+
+    def _skew_clock(self) -> None:
+        """Let a machine's clock run at a wrong rate, and set it before its program's next start."""
+        site = self._site
+        clocks = [one.clock for one in site.servers.values()]
+        clocks += [one.clock for one in site.clients.values()]
+        clock = self._rng.choice([*clocks, self._trial.manager.clock])
+        clock.run_at(self._rng.uniform(0.95, 1.05))
+        clock.jump(self._rng.uniform(-_HOUR_S, _HOUR_S))
+
+    def _spoil_spool(self) -> None:
+        """Kill a server, and truncate, zero or flip something of its spool."""
+        server, rng = self._server(), self._rng
+        self._site.run(_NOTED_S)
+        server.kill()
+        disk = server.spool.disk
+        name = str(rng.choice([one for one in map(SegmentName.parse, disk.names()) if one]))
+        size = len(disk.read(name))
+        start, end = sorted(rng.randrange(size) for _ in range(2))
+        match rng.randrange(3):
+            case 0:
+                disk.truncate(name, start)
+            case 1:
+                disk.zero(name, start, end)
+            case _:
+                disk.flip_bit(name, rng.randrange(8 * size))
+        self._trial.damaged_s[server.name] = self._site.now
+        self._restart_later(server)
+
     # Chance and repair
 
     def _server(self) -> SimulatedServer:
@@ -182,4 +234,12 @@ FAULTS: dict[str, Callable[[Faults], None]] = {
         "_switch_plan",
     )
 }
-"""All kinds of faults by name."""
+"""Faults of a schedule by name, unless others are asked for."""
+
+HOSTILE: dict[str, Callable[[Faults], None]] = {
+    name.removeprefix("_"): getattr(Faults, name)
+    for name in ("_forge", "_skew_clock", "_spoil_spool")
+}
+"""Those of a hostile schedule besides: of a spoiled spool something may be lost, but not silently."""
+
+_ALL = FAULTS | HOSTILE

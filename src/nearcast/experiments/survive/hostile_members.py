@@ -12,7 +12,7 @@ from nearcast.errors import WireError
 from nearcast.experiments.survive.random_messages import random_value
 from nearcast.experiments.survive.trial_site import TrialSite
 from nearcast.server.mesh_messages import MeshMessage, encode_mesh
-from nearcast.server.peer_channel import Frame, encode_frame
+from nearcast.server.peer_channel import PeerFrame, encode_frame
 from nearcast.testing.raw_client import RawClient
 from nearcast.wire.codec import encode
 from nearcast.wire.messages import Close, Message, Publish
@@ -101,7 +101,7 @@ def _send_as_server(trial: TrialSite, first: int, rng: Random) -> None:
             contents.append(encode_mesh(random_value(rng.choice(kinds), rng)))
         except (OverflowError, msgspec.MsgspecError):
             contents.append(rng.randbytes(20))
-    frame = encode_frame(Frame(_INCARNATION, False, first, first, contents, 0, 0))
+    frame = encode_frame(PeerFrame(_INCARNATION, False, first, first, contents, 0, 0))
     trial.site.servers["e0"].on_mesh("e1", frame)
 
 

@@ -24,16 +24,16 @@ from nearcast.server.broker_messages import (
     Yielded,
 )
 from nearcast.server.mesh_messages import (
+    HomeNotice,
     Manages,
     MeshMessage,
     NewOrders,
-    Notice,
     Notices,
     SpoolDamaged,
     Undelivered,
     encode_mesh,
 )
-from nearcast.server.peer_channel import Frame, encode_frame
+from nearcast.server.peer_channel import PeerFrame, encode_frame
 from nearcast.server.proof_messages import HomeProved, Vouch
 from nearcast.server.publisher_messages import (
     Forward,
@@ -78,7 +78,7 @@ def _tell(
         contents = [
             encode_mesh(lies(attacked, number)) for number in range(start, start + _AT_ONCE)
         ]
-        frame = encode_frame(Frame(_INCARNATION, False, start, start, contents, 0, 0))
+        frame = encode_frame(PeerFrame(_INCARNATION, False, start, start, contents, 0, 0))
         to(attacked).on_mesh("e1", frame)
     site.run(1.0)
 
@@ -179,7 +179,7 @@ def _notices(attacked: AttackedSite, number: int) -> MeshMessage:
     sequence = _sequence(attacked, number)
     notify = Notify("unwanted", _VICTIM, _epoch(attacked), sequence, True, 0, b"t0 p0 999", 1, 1, 1)
     if number % 2:
-        return Notices((Notice(encode_notify(notify), ("s0",)),))
+        return Notices((HomeNotice(encode_notify(notify), ("s0",)),))
     epoch = attacked.site.clients["s0"].session.epoch
     return Undelivered("s0", (encode_notify(notify),), epoch=epoch)
 

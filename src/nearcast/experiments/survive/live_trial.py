@@ -15,6 +15,7 @@ from nearcast.domain.json_files import write_json
 from nearcast.experiments.survive.proxies import TcpProxy, UdpProxy
 from nearcast.runtime.config import ONE_ADDRESS, ManagerConfig
 from nearcast.runtime.config_files import load_config, write_config
+from nearcast.runtime.crash_points import enable
 from nearcast.site.layout import MANAGER, SiteFolder, SiteSettings
 from nearcast.site.live_site import LiveSite, run_site
 from nearcast.wire.settings import WireSettings
@@ -37,6 +38,8 @@ class LiveTrial:
     """A site that runs, its proxies, and the plans that it may be switched to."""
 
     plans: list[Path]
+    plan: Path | None = None
+    """The one that was adopted last."""
     udp: dict[str, UdpProxy] = field(default_factory=dict)
     """Between clients and edge servers."""
     tcp: dict[str, TcpProxy] = field(default_factory=dict)
@@ -73,8 +76,16 @@ async def open_trial(
     seed: int,
     wire: WireSettings = ONE_ADDRESS,
     takeover_s: float = _TAKEOVER_S,
+    *,
+    can_crash: bool = False,
 ) -> AsyncIterator[LiveTrial]:
-    """Run a site whose clients and servers reach each other through proxies only."""
+    """Run a site whose clients and servers reach each other through proxies only.
+
+    Parameters
+    ----------
+    can_crash
+        Whether servers can be armed to die at a step.
+    """
     scenario = folder / "scenario"
     trial = LiveTrial(_write_scenario(scenario, Random(seed)))
     settings = SiteSettings(
@@ -85,6 +96,8 @@ async def open_trial(
 
     def prepare(site: SiteFolder) -> None:
         asyncio.run_coroutine_threadsafe(trial.start_proxies(site), loop).result()
+        for server in SERVERS if can_crash else ():
+            enable(site.folder / "data" / server)
 
     running = run_site(scenario, folder / "site", settings, prepare=prepare)
     try:

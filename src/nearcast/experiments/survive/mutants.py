@@ -16,7 +16,9 @@ import msgspec
 
 from nearcast.broker.actions import Copy
 from nearcast.broker.sequence_gate import Verdict
-from nearcast.experiments.survive import catching, defects
+from nearcast.experiments.survive import catching
+from nearcast.experiments.survive.defect_mutants import defect_mutants
+from nearcast.experiments.survive.mutant import Mutant
 from nearcast.experiments.survive.stand_ins import (
     stand_in_for_a_restarted_owner,
     stand_in_for_an_owner_behind_a_cut,
@@ -30,22 +32,11 @@ from nearcast.trust.signed import Kind, read_signed
 from nearcast.wire.notification import Notification
 from nearcast.wire.publication import Origin
 
-__all__ = ["MUTANTS", "Mutant", "MutantReport", "run_mutants"]
+__all__ = ["MUTANTS", "MutantReport", "run_mutants"]
 
 _SERVER, _BROKER, _WIRE = "nearcast.server.", "nearcast.broker.", "nearcast.wire."
 _SPOOL, _TRUST = "nearcast.spool.", "nearcast.trust."
 _DEATHS = ("cut_power", "kill", "switch_plan", "cut_power_while_writing", "fail_sync")
-
-
-@dataclass(frozen=True, slots=True)
-class Mutant:
-    """A bug and what has to notice it."""
-
-    name: str
-    replaced: str
-    """What it replaces: module and name."""
-    by: Any
-    caught_by: Callable[[], bool]
 
 
 @dataclass(slots=True)
@@ -346,48 +337,6 @@ def _all_mutants() -> Iterable[Mutant]:
             catching.revoked_home,
         ),
         Mutant(
-            "any processor is run",
-            f"{_SERVER}topic_registry.check_allowed",
-            _nothing,
-            defects.any_processor,
-        ),
-        Mutant(
-            "sessions of revoked clients go on",
-            f"{_WIRE}server_sessions.ServerSessions.end_invalid",
-            _nothing,
-            defects.revoked_session,
-        ),
-        Mutant(
-            "publications are taken while the disk stalls",
-            f"{_SERVER}server.Server._is_ready",
-            _yes,
-            defects.back_pressure,
-        ),
-        Mutant(
-            "no payload is too large",
-            f"{_WIRE}server_session.payload_room",
-            lambda *_: 1 << 16,
-            defects.payload_sizes,
-        ),
-        Mutant(
-            "a token of enrolment replaces keys",
-            f"{_SERVER}enrolment._check_stranger",
-            _nothing,
-            defects.any_token,
-        ),
-        Mutant(
-            "where streams go is remembered for ever",
-            f"{_SERVER}stream_targets.islice",
-            lambda *_: (),
-            defects.stream_targets,
-        ),
-        Mutant(
-            "handshakes need no cookie",
-            f"{_WIRE}handshake_gate.HandshakeGate._is_quiet",
-            _yes,
-            defects.handshake_budget,
-        ),
-        Mutant(
             "bad UTF-8 between servers raises",
             "nearcast.experiments.survive.bad_input.decode_mesh",
             lenient,
@@ -396,5 +345,5 @@ def _all_mutants() -> Iterable[Mutant]:
     )
 
 
-MUTANTS: dict[str, Mutant] = {one.name: one for one in _all_mutants()}
+MUTANTS: dict[str, Mutant] = {one.name: one for one in (*_all_mutants(), *defect_mutants())}
 """All bugs by name."""

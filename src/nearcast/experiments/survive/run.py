@@ -17,7 +17,7 @@ from nearcast.experiments.survive.flood import run_floods
 from nearcast.experiments.survive.hostile_members import run_hostile_members
 from nearcast.experiments.survive.live_faults import LiveCounts, run_live
 from nearcast.experiments.survive.mutants import run_mutants
-from nearcast.experiments.survive.schedule import run_long_outages, run_schedule
+from nearcast.experiments.survive.schedule import run_hostile, run_long_outages, run_schedule
 
 __all__ = ["PARTS", "SurviveResult", "run"]
 
@@ -25,8 +25,8 @@ PARTS = ("processes", "flood", "attacks", "bad input", "mutants", "schedules")
 _WHOLE_MINUTES = 5.0
 """A run of this length has all counts; a shorter one its share of them."""
 _SCHEDULES_SHARE = 0.4
-_LONG_EVERY = 10
-"""One in so many schedules has outages after which clients go elsewhere."""
+_KINDS = 10
+"""One in so many schedules has outages after which clients go elsewhere, another one is hostile."""
 _FLOOD_PER_S = 50_000.0
 _FLOOD_S = 10.0
 Begin = Callable[[str], object]
@@ -87,6 +87,7 @@ def _run_processes(result: SurviveResult, share: float) -> None:
     with tempfile.TemporaryDirectory(prefix="nearcast-survive-") as folder:
         report = asyncio.run(run_live(Path(folder), counts, result.seed))
     result.counts.update(report.faults)
+    result.counts["crash_steps"] += len(+report.steps)
     result.counts["acknowledged"] += report.acknowledged
     result.counts["notifications"] += report.heard
     result.counts["takeovers"] += report.takeovers
@@ -127,14 +128,15 @@ def _run_mutants(result: SurviveResult) -> None:
 
 
 def _run_schedule(result: SurviveResult, seed: int) -> None:
-    is_long = seed % _LONG_EVERY == 0
-    schedule = run_long_outages(seed) if is_long else run_schedule(seed)
+    run_it = {0: run_long_outages, 5: run_hostile}.get(seed % _KINDS, run_schedule)
+    schedule = run_it(seed)
     counts, found = result.counts, schedule.findings
     counts["schedules"] += 1
     counts["faults"] += schedule.faults.total()
     counts["acknowledged"] += found.acknowledged
     counts["notifications"] += found.heard
     counts["taken_over"] += found.taken_over
+    counts["damaged"] += found.damaged
     counts["switches"] += schedule.faults["switch_plan"]
     result.violations += [
         f"schedule: {kind}: {text}, seed {seed}" for kind, text in found.violations

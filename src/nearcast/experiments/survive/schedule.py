@@ -7,10 +7,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from nearcast.experiments.survive.checker import Findings, check
-from nearcast.experiments.survive.faults import FAULTS, LONG_OUTAGES_S, SHORT_OUTAGES_S, Faults
+from nearcast.experiments.survive.faults import (
+    FAULTS,
+    HOSTILE,
+    LONG_OUTAGES_S,
+    SHORT_OUTAGES_S,
+    Faults,
+)
 from nearcast.experiments.survive.trial_site import TrialSite
 
-__all__ = ["LOSSLESS", "Schedule", "run_long_outages", "run_schedule"]
+__all__ = ["LOSSLESS", "Schedule", "run_hostile", "run_long_outages", "run_schedule"]
 
 LOSSLESS = frozenset({"kill_manager", "restart_publisher", "switch_plan"})
 """Faults after which nothing has to be sent again: subscribers hear nothing late."""
@@ -70,6 +76,7 @@ def run_schedule(
         is_in_order=not set(kinds) - LOSSLESS,
         takeover_s=takeover_s,
     )
+    trial.site.is_overheard = "forge" in kinds
     trial.start()
     injected = Faults(trial, outages_s)
     for _ in range(faults):
@@ -96,3 +103,8 @@ def run_long_outages(seed: int, takeover_s: float = 3.0) -> Schedule:
         outages_s=LONG_OUTAGES_S,
         rests_s=_LONG_RESTS_S,
     )
+
+
+def run_hostile(seed: int) -> Schedule:
+    """Run a schedule with forged senders, clocks that are wrong, and spools that are spoiled."""
+    return run_schedule(seed, (*FAULTS, *2 * tuple(HOSTILE)), faults=8)

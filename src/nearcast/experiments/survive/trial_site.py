@@ -24,6 +24,8 @@ from nearcast.wire.settings import WireSettings
 __all__ = ["Takeover", "TrialMessage", "TrialSite"]
 
 CLOUD = "cloud"
+_NOTED_S = 2.5
+"""What is durable for so long is noted in the file of ends."""
 _WIRE = WireSettings(report_interval_s=1.0)
 
 
@@ -114,6 +116,8 @@ class TrialSite:
         self._read: dict[str, int] = {}
         """Events of each client and incidents of each server that were looked at."""
         self.takeovers: list[Takeover] = []
+        self.damaged_s: dict[str, float] = {}
+        """When something of a server's spool was last spoiled."""
         self._confirmed: set[tuple[str, str]] = set()
         for name in (*self.publisher_names, *self.subscriber_names):
             site.add_client(name, self.rng.choice(self.homes or self.edge_names))
@@ -228,6 +232,17 @@ class TrialSite:
         an end, when it was published.
         """
         return sum(one.given_up for one in self.takeovers if one.leaves_in_doubt(message))
+
+    def may_be_damaged(self, message: TrialMessage) -> bool:
+        """Tell whether a message may be gone, or its place, because of a spoiled spool.
+
+        Its server says so, unless it was written in the last moments before (see
+        ``docs/decisions/2026-11-16-spool-ends-and-limits.md``).
+        """
+        last_s = max(self.damaged_s.values(), default=0.0)
+        acknowledged_s = message.acknowledged_s or last_s
+        is_told = any(self.site.servers[name].damages for name in self.damaged_s)
+        return message.published_s <= last_s and (is_told or acknowledged_s >= last_s - _NOTED_S)
 
     def _owns(self, name: str, takeover: Takeover) -> bool:
         server = self.site.servers[name]

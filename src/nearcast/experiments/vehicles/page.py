@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from nearcast.experiments.vehicles.run import Drive, Frame
+from nearcast.experiments.vehicles.run import Drive, VideoFrame
 from nearcast.pictures.report import Cell, Film, Picture, Section, Table, Tile, write_report
 from nearcast.pictures.vehicle_map import AlertMark, Scene, draw_scene, write_film
 from nearcast.wire.message_class import MESSAGE_CLASSES
@@ -80,7 +80,7 @@ def vehicle_sections(
     ]
 
 
-def _scene(drive: Drive, frame: Frame) -> Scene:
+def _scene(drive: Drive, frame: VideoFrame) -> Scene:
     marks = [
         AlertMark(one.kind, one.x_km, one.y_km, one.radius_km)
         for one in drive.alerts

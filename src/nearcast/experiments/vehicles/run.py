@@ -23,7 +23,7 @@ from nearcast.experiments.vehicles.incidents import (
 from nearcast.geo.bounds import Bounds
 from nearcast.mobility.moment import Floats, Mover
 
-__all__ = ["Drive", "DriveSettings", "Frame", "drive_simulated"]
+__all__ = ["Drive", "DriveSettings", "VideoFrame", "drive_simulated"]
 
 _FRAMES, _FILM_S = 30, 60
 """Pictures of the film, over a minute at most: in longer steps vehicles would jump."""
@@ -54,7 +54,7 @@ class DriveSettings:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Frame:
+class VideoFrame:
     """A picture of the film: where vehicles are, and the number of each one's home."""
 
     second: int
@@ -72,7 +72,7 @@ class Drive:
     found: dict[str, Any]
     alerts: list[AlertRecord]
     incidents: list[Incident]
-    frames: list[Frame]
+    frames: list[VideoFrame]
 
     @property
     def has_failed(self) -> bool:
@@ -103,7 +103,7 @@ def drive_simulated(
     fleet.audit.on_alert = on_alert
     rng = np.random.default_rng(settings.seed)
     sensed: dict[Incident, int] = {}
-    frames: deque[Frame] = deque(maxlen=_FRAMES)
+    frames: deque[VideoFrame] = deque(maxlen=_FRAMES)
     most = second = 0
     moments = mover.moments()
     try:
@@ -190,7 +190,7 @@ def _is_unalerted(incident: Incident, reporters: int, alerts: list[AlertRecord])
     )
 
 
-def _frame(fleet: Fleet, second: int) -> Frame:
+def _frame(fleet: Fleet, second: int) -> VideoFrame:
     homes, numbers = fleet.homes, {name: number for number, name in enumerate(fleet.edges)}
     places = np.array([fleet.places[name] for name in homes], dtype=np.float64).reshape(-1, 2)
-    return Frame(second, places[:, 0], places[:, 1], [numbers[one] for one in homes.values()])
+    return VideoFrame(second, places[:, 0], places[:, 1], [numbers[one] for one in homes.values()])

@@ -17,7 +17,7 @@ from nearcast.delay.delay_histogram import (
     percentile_ms,
     topic_pair_limit,
 )
-from nearcast.delay.pair_parts import pair_parts, receivers_of
+from nearcast.delay.pair_parts import pair_parts, pairs_by_topic, receivers_of
 from nearcast.delay.ratio import RatioCost
 from nearcast.delay.slots import sum_by
 from nearcast.delay.topic_delays import TopicDelays, topic_delays
@@ -90,8 +90,7 @@ def evaluate_plan(
     seed : draws the pairs of topics that have too many.
     """
     spark, topics = workspace.spark, len(scenario.topics)
-    receivers = receivers_of(scenario)
-    pairs = sum_by(scenario.members.topic, receivers, topics).astype(np.int64)
+    pairs = pairs_by_topic(scenario)
     limit = topic_pair_limit(pairs, most_pairs)
     cuts = cut_topics(spark, scenario.members.topic_start(topics), np.minimum(pairs, limit))
     extra = plan_arrays(plan)
@@ -100,14 +99,22 @@ def evaluate_plan(
     with share_scenario(spark, scenario) as shared, share_arrays(spark, extra) as arrays:
         blocks = SharedPlan(shared, arrays, cuts)
 
-        def totals_of(number: int) -> PlanTotals:
+        def totals_of(number: int) -> tuple[PlanTotals, FloatArray]:
             block = blocks.block(number)
+            part, members = block.part.scenario, block.part.scenario.members
+            delivers = receivers_of(members) > 0
             if model is Model.PLACEMENT:
-                return placement_totals(block.part.scenario, block.plan)
-            draws = blocks.column_block("draws", number)
-            return home_totals(block.part.scenario, block.plan.homes, model, draws)
+                totals: PlanTotals = placement_totals(part, block.plan)
+                at = block.plan.publish[delivers]
+            else:
+                draws = blocks.column_block("draws", number)
+                totals = home_totals(part, block.plan.homes, model, draws)
+                at = block.plan.homes[members.client[delivers]]
+            return totals, sum_by(at, np.ones(len(at)), len(part.servers))
 
-        totals = add_totals(collect_blocks(spark, len(cuts) - 1, totals_of))
+        summed = collect_blocks(spark, len(cuts) - 1, totals_of)
+        totals = add_totals(part for part, _ in summed)
+        heard = add_totals(part for _, part in summed)
         assessment = assess_totals(scenario, plan.homes, totals, objective)
         cost = assessment.detail
         known = cost if isinstance(cost, RatioCost | ConnectionsCost) else None
@@ -124,9 +131,6 @@ def evaluate_plan(
     delays = _joined([topic for topic, _ in found])
     histogram = _Histogram.united([one for _, one in found])
     percentiles = _percentiles(histogram)
-    at = plan.homes[scenario.members.client] if known is not None else plan.publish
-    delivers = receivers > 0
-    heard = sum_by(at[delivers], np.ones(int(delivers.sum())), len(scenario.servers))
     tables = {
         "topic_delays": topic_table(scenario, delays, histogram.largest_ms),
         "server_use": server_table(scenario, assessment, heard),

@@ -3,10 +3,12 @@
 ========================  ==========================================================
 table                     columns
 ========================  ==========================================================
-publications              row (order of the log), topic (none for a report), client,
-                          time_s, x_km and y_km or latitude and longitude, size
-                          (may be missing), action
-quarantine                row, file, reason, text (the row as the file has it)
+publications              row (order of the log), file, topic (none for a report),
+                          client, time_s, x_km and y_km or latitude and longitude,
+                          size (may be missing), action (also repeat: a publication
+                          that a site's own log has already)
+quarantine                row, file, reason, text (the row as the file has it),
+                          bytes (where they are not UTF-8)
 ========================  ==========================================================
 """
 
@@ -17,17 +19,17 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as parquet
-from pyspark.sql import Observation
+from pyspark.sql import Observation, Window
 from pyspark.sql import functions as sf
 
 from nearcast.errors import ScenarioError
 from nearcast.pipeline.spark_errors import clear_errors
 from nearcast.pipeline.stages.log_files import LogFiles, LogPath, read_layout
 from nearcast.pipeline.stages.plausible import Plausibility
-from nearcast.pipeline.stages.raw_rows import WHITE, read_rows
+from nearcast.pipeline.stages.quarantine import QUARANTINE_SCHEMA
+from nearcast.pipeline.stages.raw_rows import PUBLICATION, WHITE, read_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -36,14 +38,15 @@ if TYPE_CHECKING:
     from nearcast.pipeline.manifest import StageRecord
     from nearcast.pipeline.workspace import Workspace
 
-__all__ = ["ACTIONS", "QUARANTINE_SCHEMA", "ingest_publications", "split_rows"]
+__all__ = ["ACTIONS", "REPEAT", "ingest_publications", "split_rows"]
 
 ACTIONS = ("publish", "subscribe", "unsubscribe", "report")
-QUARANTINE_SCHEMA = pa.schema(
-    [("row", pa.int64()), ("file", pa.string()), ("reason", pa.string()), ("text", pa.string())]
-)
+REPEAT = "repeat"
+"""What the table says of a publication that is there already: where the client was, and no more."""
 
 _NUMBER = r"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$"
+_CONTROL = r"[\x00-\x08\x0A-\x1F\x7F-\x9F]"
+"""All but the tab, which names of other programs do have."""
 _DATE = r"^\d{4}-\d{2}-\d{2}([ T]\d.*)?$"
 
 
@@ -79,7 +82,9 @@ def ingest_publications(
         rows = _checked(read_rows(workspace.spark, log), log)
         reason = plausible.reason(_reason(log), log.axes, now_s)
         rows = rows.withColumn("reason", reason)
-        columns = ["row", "topic", "client", "time_s", *log.axes, "size", "action"]
+        if "publication" in rows.columns:
+            rows = rows.withColumn("action", _once())
+        columns = ["row", "file", "topic", "client", "time_s", *log.axes, "size", "action"]
         split_rows(workspace, rows, "publications", columns, record)
     record.notes["positions"] = "km" if log.in_km else "degrees"
     record.notes["plausible"] = plausible.notes(log.axes, now_s)
@@ -106,7 +111,9 @@ def split_rows(
     record.rows_in = seen.get["rows"]
     if record.rows_in > record.rows_out:
         aside = rows.observe(again, count).where("reason is not null")
-        aside = aside.select("row", "file", "reason", sf.make_valid_utf8("text").alias("text"))
+        raw = sf.when(~sf.is_valid_utf8("text"), sf.col("text").cast("binary"))
+        text = sf.make_valid_utf8("text").alias("text")
+        aside = aside.select("row", "file", "reason", text, raw.alias("bytes"))
         record.quarantined = workspace.save("quarantine", aside)
     else:
         record.quarantined = workspace.save_rows("quarantine", QUARANTINE_SCHEMA.empty_table())
@@ -131,6 +138,12 @@ def _checked(rows: DataFrame, log: LogFiles) -> DataFrame:
         return sf.col(name) if name in types else sf.lit(None).cast("string")
 
     action = sf.coalesce(sf.nullif(sf.lower(_name(cell("action"))), sf.lit("")), sf.lit("publish"))
+    publication = []
+    if set(PUBLICATION) <= types.keys():
+        parts = [
+            part for name in PUBLICATION for part in (sf.lit("/"), sf.col(name).cast("string"))
+        ]
+        publication = [sf.when(action == "publish", sf.concat(*parts)).alias("publication")]
     return rows.select(
         "row",
         "file",
@@ -143,7 +156,19 @@ def _checked(rows: DataFrame, log: LogFiles) -> DataFrame:
         _number(cell("size"), types.get("size")).alias("size"),
         _is_given(cell("size"), types.get("size")).alias("has_size"),
         action.alias("action"),
+        *publication,
     )
+
+
+def _once() -> Column:
+    """Return the action of a row, `repeat` for a publication that is there already.
+
+    A client that waits long for its acknowledgement publishes again, to this home or another one,
+    and each home logs what it gets.
+    """
+    same = Window.partitionBy("client", "topic", "publication", sf.col("reason").isNull())
+    is_repeat = sf.col("publication").isNotNull() & (sf.col("row") > sf.min("row").over(same))
+    return sf.when(is_repeat, REPEAT).otherwise(sf.col("action"))
 
 
 def _reason(log: LogFiles) -> Column:
@@ -157,6 +182,7 @@ def _reason(log: LogFiles) -> Column:
         .when(~sf.col("action").isin(*ACTIONS), "unknown action")
         .when(_is_empty("client"), "no client")
         .when(_is_empty("topic") & (sf.col("action") != "report"), "no topic")
+        .when(_has_control("client") | _has_control("topic"), "control character in a name")
         .when(sf.col("time_s").isNull(), "time is neither seconds nor a date")
         .when(x.isNull() | y.isNull(), "position is not a pair of numbers")
         .when(sf.col("size").isNull() & sf.col("has_size"), "size is not a number")
@@ -165,6 +191,10 @@ def _reason(log: LogFiles) -> Column:
 
 def _is_empty(column: str) -> Column:
     return sf.coalesce(sf.col(column), sf.lit("")) == ""
+
+
+def _has_control(column: str) -> Column:
+    return sf.coalesce(sf.col(column).rlike(_CONTROL), sf.lit(False))
 
 
 def _is_given(cell: Column, kind: DataType | None) -> Column:

@@ -6,6 +6,7 @@ import csv
 import glob
 import io
 import json
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -144,17 +145,27 @@ def _csv_layout(files: Sequence[LogPath]) -> _TextLayout:
 
 
 def _json_layout(files: Sequence[LogPath]) -> _TextLayout:
-    keys: dict[str, None] = {}
+    keys = Counter[str]()
     for line in islice(lines_of(files[0]), _SAMPLED_LINES):
         try:
             row = json.loads(line)
-        except ValueError:
+        except (ValueError, RecursionError):  # as of a row of 5,000 brackets
             continue  # the stage puts it aside
         if isinstance(row, dict):
-            keys.update(dict.fromkeys(row))
+            keys.update(row.keys())
     if not keys:
         raise ScenarioError("has no line that is a JSON object", file=str(files[0]))
-    return _TextLayout(_source(files[0], list(keys)))
+    return _TextLayout(_source(files[0], _usual(keys)))
+
+
+def _usual(keys: Counter[str]) -> list[str]:
+    """Return the keys without rarer ones that mean the same: an odd row is not the log's layout."""
+    dropped: set[str] = set()
+    for names in (TOPIC, CLIENT, TIME, SIZE, _ACTION, X_KM + LATITUDE, Y_KM + LONGITUDE):
+        alike = [key for name in names for key in keys if key.strip().lower() == name]
+        if alike:
+            dropped |= set(alike) - {max(alike, key=keys.__getitem__)}
+    return [key for key in keys if key not in dropped]
 
 
 def _parquet_layout(files: Sequence[LogPath]) -> LogFiles:

@@ -15,7 +15,7 @@ says how the plane of x_km and y_km lies.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -34,19 +34,22 @@ from nearcast.errors import ConfigError, ScenarioError
 from nearcast.geo.projection import LocalProjection
 from nearcast.pipeline.spark_errors import clear_errors
 from nearcast.pipeline.stages.coded_rows import client_places, code_rows, count_members
+from nearcast.pipeline.stages.ingest import REPEAT
 from nearcast.pipeline.stages.members_table import MEMBERS_TABLE, count_parts, save_members
 from nearcast.pipeline.stages.names import number_names
 from nearcast.pipeline.stages.plane import (
     find_projection,
     find_projection_of_few,
-    without_far_rows,
+    split_by_reach,
 )
 from nearcast.pipeline.stages.plausible import (
+    StrayLimits,
     moment_s,
     range_columns,
-    stray_limits,
-    without_strays,
+    stray_reason,
+    strays_of,
 )
+from nearcast.pipeline.stages.quarantine import put_aside
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row
@@ -77,8 +80,6 @@ _TOPICS_SCHEMA = pa.schema(
         ("mean_size", pa.float64()),
     ]
 )
-_NEVER_FAR_S, _NEVER_FAR_KM = 86_400.0, 1_000.0
-"""Of the middle of the log."""
 ROWS_OF_ONE_TASK = 50_000
 """Up to so many rows, a task of its own for each step is quicker than several and a shuffle."""
 
@@ -93,6 +94,8 @@ class MembersSettings:
     """Last moment that counts."""
     sites: Path | None = None
     """File of server sites; None: servers on a grid over the clients."""
+    strays: StrayLimits = field(default_factory=StrayLimits)
+    """When a row that counts is put aside after all."""
     parameters: PublicationsParams = field(default_factory=PublicationsParams)
 
     def __post_init__(self) -> None:
@@ -112,7 +115,7 @@ def find_members(workspace: Workspace, settings: MembersSettings, record: StageR
     A client's position is the median of what it sent, per axis; a member's rate its messages
     over the time span of all rows that count, 1 s at least. Where the log tells who subscribed,
     the last word of a client on a topic holds; else publishers subscribe, if the settings say
-    so. A topic without a publisher, and who neither publishes nor subscribes, is left out.
+    so. Rows far from all others, or too far for a plane, are added to the quarantine. A topic without a publisher, and who neither publishes nor subscribes, is left out.
 
     Raises
     ------
@@ -129,8 +132,10 @@ def find_members(workspace: Workspace, settings: MembersSettings, record: StageR
             rows = workspace.hand_over(workspace.read("publications"))
         else:
             rows = workspace.load("publications")
-        rows, span_s, has_subscriptions = _in_window(rows, settings, record)
-        rows, projection, site_places = _on_a_plane(rows, sites, record)
+        rows, strays, span_s, has_subscriptions = _in_window(rows, settings, record)
+        rows, too_far, projection, site_places = _on_a_plane(rows, sites, record)
+        record.quarantined = put_aside(workspace, [*strays, *too_far], "members")
+        record.tables["quarantine"] = workspace.count("quarantine")
         clients = _keep(workspace, _CLIENT_NAMES, _clients(rows), is_small)
         topics = _keep(workspace, _TOPIC_NAMES, _topics(rows), is_small)
         published = _check_published(workspace, record)
@@ -157,36 +162,38 @@ def find_members(workspace: Workspace, settings: MembersSettings, record: StageR
 
 def _in_window(
     rows: DataFrame, settings: MembersSettings, record: StageRecord
-) -> tuple[DataFrame, float, bool]:
-    """Return the rows that count, their time span, and whether they tell who subscribed."""
+) -> tuple[DataFrame, list[DataFrame], float, bool]:
+    """Return the rows that count, strays, the time span, and whether the log tells who subscribed."""
     since, until = settings.window_s
     inside = rows
     if since is not None:
         inside = inside.where(sf.col("time_s") >= since)
     if until is not None:
         inside = inside.where(sf.col("time_s") <= until)
-    # Positions in degrees are near enough where the plane holds them.
-    axes = [axis for axis in ("x_km", "y_km") if axis in rows.columns]
-    slack = {"time_s": _NEVER_FAR_S} | dict.fromkeys(axes, _NEVER_FAR_KM)
-    facts = _facts(inside, slack)
+    facts = _facts(inside)
     if not facts.rows:
         first, last = rows.agg(sf.min("time_s"), sf.max("time_s")).first()  # type: ignore[misc]
         raise ScenarioError(f"no row of the log is in the window; it goes from {first} to {last} s")
     record.notes["rows_outside_window"] = record.rows_in - facts.rows
-    inside, strays = without_strays(inside, facts.rows, stray_limits(facts, slack))
+    if facts.repeats:
+        record.notes["repeated_publications"] = facts.repeats
+    strays: list[DataFrame] = []
+    for column, is_far in strays_of(inside, facts, settings.strays).items():
+        strays.append(inside.where(is_far).withColumn("reason", sf.lit(stray_reason(column))))
+        inside = inside.where(~is_far)
     if strays:
-        record.notes["rows_far_from_all_others"] = strays
-        facts = _facts(inside, slack)
+        facts = _facts(inside)
     span_s = max(facts.time_s.largest - facts.time_s.smallest, 1.0)
-    return inside, span_s, facts.subscriptions > 0
+    return inside, strays, span_s, facts.subscriptions > 0
 
 
-def _facts(rows: DataFrame, ranges_of: Iterable[str]) -> Row:
+def _facts(rows: DataFrame) -> Row:
     is_subscription = sf.col("action").isin("subscribe", "unsubscribe")
     found = rows.agg(
         sf.count(sf.lit(1)).alias("rows"),
         sf.count_if(is_subscription).alias("subscriptions"),
-        *range_columns(ranges_of),
+        sf.count_if(sf.col("action") == REPEAT).alias("repeats"),
+        *range_columns(rows.columns),
     ).first()
     assert found is not None  # an aggregate without groups has one row
     return found
@@ -194,23 +201,22 @@ def _facts(rows: DataFrame, ranges_of: Iterable[str]) -> Row:
 
 def _on_a_plane(
     rows: DataFrame, sites: SourceTable | None, record: StageRecord
-) -> tuple[DataFrame, LocalProjection | None, list[FloatArray]]:
-    """Return the rows that a plane holds, its projection, and the places of the sites on it."""
+) -> tuple[DataFrame, list[DataFrame], LocalProjection | None, list[FloatArray]]:
+    """Return the rows that a plane holds, the others, its projection, and the sites' places on it."""
     if "x_km" in rows.columns:
-        return rows, None, [] if sites is None else [read_km(sites)]
+        return rows, [], None, [] if sites is None else [read_km(sites)]
     degrees = None if sites is None else read_degrees(sites)
     find = find_projection_of_few if record.rows_in <= ROWS_OF_ONE_TASK else find_projection
     found = find(rows, degrees)
     projection = found.projection
-    record.notes["rows_too_far"] = 0
+    too_far: list[DataFrame] = []
     if sites is not None and degrees is not None:
         check_reach(sites, degrees, projection)
     if not found.holds_all:
-        near = without_far_rows(rows, projection)
-        record.notes["rows_too_far"] = rows.count() - near.count()
-        rows = near
+        rows, far = split_by_reach(rows, projection)
+        too_far.append(far.withColumn("reason", sf.lit("position is too far from the others")))
     places = [] if degrees is None else [np.column_stack(projection.to_plane(*degrees.T))]
-    return rows, projection, places
+    return rows, too_far, projection, places
 
 
 def _keep(workspace: Workspace, table: str, frame: DataFrame, is_small: bool) -> DataFrame:

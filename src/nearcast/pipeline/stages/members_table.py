@@ -6,11 +6,9 @@ mapped from files, whose pages are the system's to keep or to drop.
 
 from __future__ import annotations
 
-import uuid
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
 from nearcast.domain.scenario import Members, OffsetArray
 
@@ -52,24 +50,12 @@ def count_parts(workspace: Workspace, topics: int) -> tuple[OffsetArray, OffsetA
 
 
 def map_members(workspace: Workspace) -> Members:
-    """Return the members in arrays that are mapped from files without a name.
-
-    They can be written to, as compiled kernels want it, and go when nobody uses them any more.
-    """
+    """Return the members in arrays that are mapped, and can be written to as kernels want it."""
     rows = workspace.count(MEMBERS_TABLE)
-    arrays = {name: _mapped(workspace, kind, rows) for name, (_, kind) in _TYPES.items()}
+    arrays = {name: workspace.mapped(rows, kind) for name, (_, kind) in _TYPES.items()}
     end = 0
     for batch in workspace.batches(MEMBERS_TABLE, [column for column, _ in _TYPES.values()]):
         begin, end = end, end + len(batch)
         for name, (column, _) in _TYPES.items():
             arrays[name][begin:end] = batch.column(column).to_numpy(zero_copy_only=False)
     return Members(**arrays)
-
-
-def _mapped(workspace: Workspace, kind: Any, rows: int) -> npt.NDArray[Any]:
-    file = workspace.path(f"_members.{uuid.uuid4().hex[:12]}.npy")
-    try:
-        return np.asarray(np.lib.format.open_memmap(file, "w+", kind, (rows,)))
-    finally:
-        # The mapping keeps it until it is dropped, and a kill leaves nothing behind.
-        file.unlink(missing_ok=True)

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from nearcast.delay.limits import LimitEffort, LimitTotals, limit_effort, limit_totals, limits_from
-from nearcast.delay.pair_parts import receivers_of
-from nearcast.delay.slots import sum_by
+from nearcast.delay.pair_parts import pairs_by_topic, receivers_of
 from nearcast.delay.totals import add_totals
 from nearcast.domain.part import take_part
 from nearcast.domain.plan import Model
@@ -66,10 +65,16 @@ def find_limits(
 
 def _cut_rows(spark: SparkSession, scenario: Scenario, effort: LimitEffort) -> OffsetArray:
     """Return where blocks of member rows start, the end included."""
-    members, receivers = scenario.members, receivers_of(scenario)
-    pairs = sum_by(members.topic, receivers, len(scenario.topics))
-    work = np.where(pairs[members.topic] <= effort.pairs_per_topic, receivers, 0) + 1
-    upto = np.concatenate([[0], np.cumsum(work)])
-    count = block_count(spark, int(upto[-1]), _PAIRS_OF_A_TASK)
-    cuts = np.searchsorted(upto, np.arange(1, count) * (upto[-1] / count))
-    return np.unique(np.concatenate([[0], cuts, [len(members)]])).astype(np.int64)
+    members, pairs = scenario.members, pairs_by_topic(scenario)
+    total = len(members) + int(pairs[pairs <= effort.pairs_per_topic].sum())
+    count = block_count(spark, total, _PAIRS_OF_A_TASK)
+    goals, done = np.arange(1, count) * (total / count), 0
+    cuts = [np.array([0, len(members)])]
+    for rows in members.pieces():
+        piece = members.rows(rows)
+        counts = pairs[piece.topic] <= effort.pairs_per_topic
+        upto = np.cumsum(np.where(counts, receivers_of(piece), 0) + 1) + done
+        here = goals[(goals > done) & (goals <= upto[-1])]
+        cuts.append(rows.start + np.searchsorted(upto, here) + 1)
+        done = int(upto[-1])
+    return np.unique(np.concatenate(cuts)).astype(np.int64)

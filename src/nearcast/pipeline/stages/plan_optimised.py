@@ -1,8 +1,8 @@
 """The search for M2 on executors: parts of the servers at once, then a pass over their seams.
 
-Deviation from the search in memory: the first three fifths of the schedule anneal groups of
-servers apart (`planning.ratio.parts`), each time grouped otherwise; the last two go over all
-clients at a low temperature and descend, which repairs what the seams kept apart. Where topics do
+Deviation from the search in memory: nine tenths of the schedule anneal groups of servers apart
+(`planning.ratio.parts`), four times grouped otherwise; the last tenth goes over all clients at a
+low temperature and descends, which repairs what the seams kept apart. Where topics do
 not keep to groups of servers, where there are few clients or where the search is short, that
 would cost quality, and one task searches the whole, as in memory. ``nearcast bench split``
 measures both at equal CPU time.
@@ -19,10 +19,11 @@ import numpy as np
 from nearcast.delay.network import network_of
 from nearcast.delay.ratio import RatioProblem, evaluate_ratio, ratio_problem
 from nearcast.domain.plan import Model, PlanStatus
-from nearcast.domain.scenario import FloatArray, IndexArray, Scenario
+from nearcast.domain.scenario import FloatArray, IndexArray, Scenario, Servers
 from nearcast.pipeline.shared_arrays import share_arrays
 from nearcast.pipeline.stages.block_results import collect_blocks
 from nearcast.pipeline.stages.cpu_time import CpuTime
+from nearcast.pipeline.stages.plan_totals import assess_on_executors
 from nearcast.pipeline.stages.shared_scenario import SharedScenario
 from nearcast.planning.optimised import best_start
 from nearcast.planning.ratio.parts import (
@@ -53,9 +54,21 @@ _FEWEST_SWEEPS = 400
 """A shorter search would feel what the parts' set-up takes, and not repair all of the seams."""
 _SWEPT_CLIENTS_PER_S = 7e6
 """By one core, about; tells how many sweeps a time limit allows."""
-_ENDS = (0.3, 0.6, 1.0)
+_ENDS = (0.3, 0.6, 0.8, 0.9, 1.0)
 """Where the stretches of the schedule end; the last is that of the whole."""
 _NEAR_SERVERS = 8
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Begin:
+    """What the search begins with."""
+
+    homes: IndexArray
+    across: float
+    """Share of the members in topics across the first parts."""
+    unit_ms: float
+    """The unit of temperatures."""
+    cpu_s: float
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -90,35 +103,37 @@ def search_in_parts(
     if count < 2 or (parts is None and _moves_to_come(request, clients) < _FEWEST_SWEEPS * clients):
         return None
     with CpuTime() as driver_cpu:
-        problem = ratio_problem(scenario)
         near, task_cpu_s = _near_servers(spark, shared, clients)
-        start = _start(scenario, request, problem, near)
-        across = share_across_parts(problem, start, _groups(scenario, start, count, 0))
-        if parts is None and across > _MOST_ACROSS:
+        begin = _begin(spark, shared, request, count, near)
+        task_cpu_s += begin.cpu_s
+        if parts is None and begin.across > _MOST_ACROSS:
             return None
-        homes, cost = start, evaluate_ratio(problem, start)
-        start_ms, looked_at = cost.y_ms, 0
+        homes, looked_at = begin.homes, 0
+        value, cpu_s = assess_on_executors(spark, shared, scenario, homes, Model.RATIO)
+        start_ms, task_cpu_s = value.cost, task_cpu_s + cpu_s
         cores, watch = spark.sparkContext.defaultParallelism, Stopwatch(request.time_limit_s)
-        for number, stretch in enumerate(_stretches(request, problem, count, cores, watch)):
+        stretches = _stretches(request, clients, begin.unit_ms, count, cores, watch)
+        for number, stretch in enumerate(stretches):
             tasks = count if stretch.window[1] < 1 else 1
-            grouped = _groups(scenario, homes, tasks, number)
-            moved = _search(spark, shared, stretch, grouped, tasks, cost.local_share, homes, near)
+            grouped = _groups(scenario.servers, homes, tasks, number)
+            moved = _search(spark, shared, stretch, grouped, tasks, value.local_share, homes, near)
             homes = homes.copy()
             for one in moved:
                 homes[one.clients] = one.homes
                 looked_at += one.iterations
                 task_cpu_s += one.cpu_s
-            cost = evaluate_ratio(problem, homes)
+            value, cpu_s = assess_on_executors(spark, shared, scenario, homes, Model.RATIO)
+            task_cpu_s += cpu_s
     seconds = watch.seconds()
     search: dict[str, Any] = {
-        "cost": min(start_ms, cost.y_ms),
+        "cost": min(start_ms, value.cost),
         "iterations": looked_at,
         "moves_per_second": looked_at / max(seconds, 1e-9),
         "search_seconds": seconds,
         "search_cpu_seconds": driver_cpu.seconds + task_cpu_s,
         "parts": count,
     }
-    best = homes if cost.y_ms <= start_ms else start
+    best = homes if value.cost <= start_ms else begin.homes
     return Decision(homes=best, status=PlanStatus.FEASIBLE, search=search)
 
 
@@ -131,18 +146,17 @@ def _moves_to_come(request: PlanRequest, clients: int) -> float:
 
 
 def _stretches(
-    request: PlanRequest, problem: RatioProblem, parts: int, cores: int, watch: Stopwatch
+    request: PlanRequest, clients: int, unit_ms: float, parts: int, cores: int, watch: Stopwatch
 ) -> Iterator[Stretch]:
     """Give one stretch of the schedule after the other; a time limit is shared when it is due.
 
     All stretches get as many sweeps for their width, so that equal CPU time buys what it buys in
     memory: those in parts get less of the clock, as several tasks run at once.
     """
-    clients, iterations = problem.network.client_count, request.iterations
+    iterations = request.iterations
     if iterations is None and request.time_limit_s is None:
         iterations = default_iterations(clients)
     sweeps = None if iterations is None else -(-iterations // clients)
-    unit_ms = temperature_unit(problem.network.server_server_ms, problem.leg_weight)
     begin, lost_s, limit_s = 0.0, 0.0, None
     for number, end in enumerate(_ENDS):
         in_turn = -(-parts // min(cores, parts)) if end < 1 else 1
@@ -191,18 +205,38 @@ def _near_servers(
     return np.concatenate([near for near, _ in blocks]), sum(cpu_s for _, cpu_s in blocks)
 
 
+def _begin(
+    spark: SparkSession, shared: SharedScenario, request: PlanRequest, parts: int, near: IndexArray
+) -> _Begin:
+    """Return the best plan by rule, as the search in memory begins with, found in a task."""
+    asked = replace(request, on_progress=None)
+    with share_arrays(spark, {"near": near}) as files:
+
+        def begin_of(_: int) -> _Begin:
+            load_compiled(Model.RATIO)
+            with CpuTime() as cpu:
+                scenario = shared.copy()
+                problem = ratio_problem(scenario)
+                homes = _start(scenario, asked, problem, np.array(files.load()["near"]))
+                grouped = _groups(scenario.servers, homes, parts, 0)
+                across = share_across_parts(problem, homes, grouped)
+                between_ms = problem.network.server_server_ms
+                unit_ms = temperature_unit(between_ms, problem.leg_weight)
+            return _Begin(homes, across, unit_ms, cpu.seconds)
+
+        return collect_blocks(spark, 1, begin_of)[0]
+
+
 def _start(
     scenario: Scenario, request: PlanRequest, problem: RatioProblem, near: IndexArray
 ) -> IndexArray:
-    """Return the best plan by rule, as the search in memory begins with."""
     nearest = np.ascontiguousarray(near[:, 0])
     plans = [nearest, centre_homes(problem, nearest), best_start(scenario, request)]
     costs = [evaluate_ratio(problem, plan).y_ms for plan in plans]
     return plans[int(np.argmin(costs))]
 
 
-def _groups(scenario: Scenario, homes: IndexArray, parts: int, number: int) -> IndexArray:
-    servers = scenario.servers
+def _groups(servers: Servers, homes: IndexArray, parts: int, number: int) -> IndexArray:
     load = np.bincount(homes, minlength=len(servers)).astype(np.float64)
     return group_servers(servers.x_km, servers.y_km, load, parts, number)
 

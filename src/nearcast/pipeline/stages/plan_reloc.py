@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from nearcast.domain.grouping import Room, group_pieces
 from nearcast.domain.part import take_part
 from nearcast.domain.plan import Model
 from nearcast.domain.scenario import IndexArray, OffsetArray, Scenario
@@ -28,8 +29,13 @@ _FEWEST_ROWS = 5_000
 """Member rows that are worth a task."""
 
 
-def distributed_assign(spark: SparkSession, shared: SharedScenario) -> Assign:
-    """Return RELOC's assignment in tasks of whole regions; the homes are those of one process."""
+def distributed_assign(
+    spark: SparkSession, shared: SharedScenario, room: Room = np.empty
+) -> Assign:
+    """Return RELOC's assignment in tasks of whole regions; the homes are those of one process.
+
+    `room` gives an array that is as long as the members.
+    """
 
     def assign(
         scenario: Scenario,
@@ -39,19 +45,32 @@ def distributed_assign(spark: SparkSession, shared: SharedScenario) -> Assign:
         *,
         cooperate: Cooperation,
     ) -> IndexArray:
-        row_region = regions.client_region[scenario.members.client]
-        group = _group_regions(spark, np.bincount(row_region, minlength=regions.count))
+        members, client_region = scenario.members, regions.client_region
+        region_rows = np.zeros(regions.count, dtype=np.int64)
+        for rows in members.pieces():
+            here = client_region[members.client[rows]]
+            region_rows += np.bincount(here, minlength=regions.count)
+        group = _group_regions(spark, region_rows)
         groups = int(group.max()) + 1
+        client_group = group[client_region]
+        rows_by_group = room(len(members), np.int64)
+        row_cuts = group_pieces(
+            lambda: (
+                (client_group[members.client[rows]], np.arange(rows.start, rows.stop))
+                for rows in members.pieces()
+            ),
+            groups,
+            rows_by_group,
+        )
         arrays: dict[str, npt.NDArray[Any]] = {
             # Sorted once here, so that each task finds its rows and clients without a search.
-            "rows": np.argsort(group[row_region], kind="stable"),
-            "clients": np.argsort(group[regions.client_region], kind="stable").astype(np.int32),
-            "client_region": regions.client_region,
+            "rows": rows_by_group,
+            "clients": np.argsort(client_group, kind="stable").astype(np.int32),
+            "client_region": client_region,
             "related_start": relations.start,
             "related": relations.others,
         }
-        row_cuts = _cuts(np.bincount(group[row_region], minlength=groups))
-        client_cuts = _cuts(np.bincount(group[regions.client_region], minlength=groups))
+        client_cuts = _cuts(np.bincount(client_group, minlength=groups))
         server_region = regions.server_region
 
         with share_arrays(spark, arrays) as files:

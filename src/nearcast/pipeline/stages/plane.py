@@ -25,7 +25,7 @@ from nearcast.pipeline.stages.medians import exact_medians
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["Degrees", "find_projection", "find_projection_of_few", "without_far_rows"]
+__all__ = ["Degrees", "find_projection", "find_projection_of_few", "split_by_reach"]
 
 _AXES = ("latitude", "around")
 
@@ -73,12 +73,12 @@ def find_projection_of_few(rows: DataFrame, site_degrees: FloatArray | None) -> 
     return Degrees(projection, bool(projection.reach_km(*places.T).max() <= LARGEST_REACH_KM))
 
 
-def without_far_rows(rows: DataFrame, projection: LocalProjection) -> DataFrame:
-    """Return the rows whose positions a plane holds; a lost satellite gives (0, 0), say."""
+def split_by_reach(rows: DataFrame, projection: LocalProjection) -> tuple[DataFrame, DataFrame]:
+    """Return the rows whose positions a plane holds, and the others."""
 
     def is_near(latitude: pa.Array, longitude: pa.Array) -> pa.Array:
         reach_km = projection.reach_km(latitude.to_numpy(), longitude.to_numpy())
         return pa.array(reach_km <= LARGEST_REACH_KM)
 
-    near = arrow_udf(is_near, "boolean")  # type: ignore[call-overload]
-    return rows.where(near("latitude", "longitude"))
+    near = arrow_udf(is_near, "boolean")("latitude", "longitude")  # type: ignore[call-overload]
+    return rows.where(near), rows.where(~near)

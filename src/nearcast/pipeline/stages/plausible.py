@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -19,21 +19,29 @@ __all__ = [
     "LARGEST_KM",
     "LARGEST_SIZE",
     "Plausibility",
+    "StrayLimits",
     "moment_s",
     "range_columns",
-    "stray_limits",
-    "without_strays",
+    "stray_reason",
+    "strays_of",
 ]
 
 LARGEST_SIZE = 1e9
 LARGEST_KM = 50_000.0
 """More than once around the earth."""
 _DAY_S = 86_400.0
-_MIDDLE = (0.05, 0.95)
-_WIDTHS = 100.0
-"""A stray is farther from the middle nine tenths of the rows than so many of their widths."""
-_MOST_STRAYS = 0.01
-"""Share of rows up to which they are strays; more of them are a part of the log."""
+_MIDDLE = (0.1, 0.9)
+_FEWEST_ROWS = 20
+"""From so many on, one row may be a stray whatever its share."""
+_NEVER_FAR = {
+    "time_s": _DAY_S,
+    "x_km": 1_000.0,
+    "y_km": 1_000.0,
+    "latitude": 10.0,
+    "longitude": 10.0,
+    "size": 0.0,
+}
+"""What is never far from the middle rows, in the columns that have strays."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,49 +127,83 @@ def _date_s(text: str) -> float:
     return (date if date.tzinfo else date.replace(tzinfo=UTC)).timestamp()
 
 
+@dataclass(frozen=True, slots=True)
+class StrayLimits:
+    """When a few rows are so far from all others that they are put aside."""
+
+    share: float = 0.01
+    """Share of rows up to which they are strays, one at least; more are a part of the log. With 0
+    there are none."""
+    widths: float = 100.0
+    """A stray is farther from the middle eight tenths of the rows than so many of their widths,
+    and a size than so many times the largest of them."""
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.share < 0.1:
+            raise ConfigError(f"the share of strays must be in [0, 0.1), not {self.share}")
+        if not 0 < self.widths < math.inf:
+            raise ConfigError(f"widths must be a positive number, not {self.widths}")
+
+    def most(self, rows: int) -> int:
+        """Return how many strays there may be among so many rows."""
+        least = 1 if self.share > 0 and rows >= _FEWEST_ROWS else 0
+        return max(int(self.share * rows), least)
+
+
+def stray_columns(columns: Iterable[str]) -> list[str]:
+    """Return those of the columns that may have strays."""
+    return [column for column in columns if column in _NEVER_FAR]
+
+
 def range_columns(columns: Iterable[str]) -> list[Column]:
-    """Return what to aggregate so that `stray_limits` can tell whether there may be strays."""
+    """Return what to aggregate so that `strays_of` can tell whether there may be any."""
     return [
         sf.struct(
             sf.min(column).alias("smallest"),
             sf.max(column).alias("largest"),
             sf.percentile_approx(column, list(_MIDDLE), 10_000).alias("middle"),
         ).alias(column)
-        for column in columns
+        for column in stray_columns(columns)
     ]
 
 
-def stray_limits(ranges: Row, slack: Mapping[str, float]) -> dict[str, tuple[float, float]]:
-    """Return where strays begin, in the columns that have any.
+def strays_of(rows: DataFrame, ranges: Row, limits: StrayLimits) -> dict[str, Column]:
+    """Return by column which rows are far from all others, where some but not too many are.
+
+    A clock that was never set would else stretch the time span to decades, one lost position the
+    field to a continent, and one size the mean of its topic. More are never left out: a log of
+    two times or two cities is one.
 
     Parameters
     ----------
-    ranges : the `range_columns` of all rows.
-    slack : the columns, and what is never far from the middle rows.
+    ranges : the number of `rows`, and their `range_columns`.
     """
-    limits: dict[str, tuple[float, float]] = {}
-    for column, least in slack.items():
+    far: dict[str, Column] = {}
+    for column in stray_columns(rows.columns):
+        if ranges[column].middle is None:
+            continue
         low, high = ranges[column].middle
-        reach = max(_WIDTHS * (high - low), least)
+        widest = high if column == "size" else high - low
+        reach = max(limits.widths * widest, _NEVER_FAR[column])
         if ranges[column].smallest < low - reach or ranges[column].largest > high + reach:
-            limits[column] = (low - reach, high + reach)
-    return limits
+            far[column] = ~_is_near(column, low - reach, high + reach)
+    if not far:
+        return {}
+    counts = rows.agg(*(sf.count_if(is_far).alias(name) for name, is_far in far.items())).first()
+    most = limits.most(ranges.rows)
+    return {name: is_far for name, is_far in far.items() if 0 < counts[name] <= most}  # type: ignore[index]
 
 
-def without_strays(
-    rows: DataFrame, count: int, limits: Mapping[str, tuple[float, float]]
-) -> tuple[DataFrame, dict[str, int]]:
-    """Return the rows without the few that are far from all others, and their numbers by column.
+def stray_reason(column: str) -> str:
+    """Return why a stray of a column is put aside."""
+    name = {"time_s": "time", "size": "size"}.get(column, "position")
+    return f"{name} is far from all others"
 
-    A clock that was never set would else stretch the time span to decades, and one lost position
-    the field to a continent. More than a hundredth of the rows is never left out: a log of two
-    times or two cities is one.
-    """
-    if not limits:
-        return rows, {}
-    inside = {column: sf.col(column).between(*ends) for column, ends in limits.items()}
-    far = rows.agg(*(sf.count_if(~near).alias(name) for name, near in inside.items())).first()
-    strays = {name: far[name] for name in limits if far[name] <= _MOST_STRAYS * count}  # type: ignore[index]
-    for column in strays:
-        rows = rows.where(inside[column])
-    return rows, strays
+
+def _is_near(column: str, first: float, last: float) -> Column:
+    cell = sf.col(column)
+    is_near = cell.isNull() | cell.between(first, last)
+    if column == "longitude":
+        # Beside the date line neighbours are 360 degrees apart.
+        is_near |= (cell + 360).between(first, last) | (cell - 360).between(first, last)
+    return is_near

@@ -15,7 +15,7 @@ from nearcast.pipeline.stages.log_files import LogFiles, LogPath
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
-__all__ = ["WHITE", "read_lines", "read_rows"]
+__all__ = ["PUBLICATION", "WHITE", "read_lines", "read_rows"]
 
 WHITE = " \t\r\n\v\f"
 _FILE_BITS = 40
@@ -25,6 +25,8 @@ _COUNTER = (1 << 33) - 1
 _BYTE_ORDER_MARK = "\ufeff"
 _BROKEN = "_broken"
 _IDS = {"topic", "client", "action"}
+PUBLICATION = ("epoch", "durable", "sequence")
+"""Columns of a site's own log that tell a client's publications to a topic apart."""
 
 
 def read_lines(spark: SparkSession, files: Sequence[LogPath]) -> DataFrame:
@@ -47,7 +49,8 @@ def read_rows(spark: SparkSession, log: LogFiles) -> DataFrame:
     """Return the rows of a log, nothing checked yet.
 
     Columns: row, file, text (as the file has it, of Parquet as JSON), is_broken, and those of
-    `log.columns` as strings or, from Parquet, as the file has them.
+    `log.columns` as strings or, from Parquet, as the file has them; of Parquet also those of
+    `PUBLICATION`, if all are there.
     """
     if log.format == "parquet":
         return _parquet_rows(spark, log)
@@ -67,10 +70,20 @@ def read_rows(spark: SparkSession, log: LogFiles) -> DataFrame:
         rows = lines.withColumn("cells", parsed)
     # Nothing at all is what the parser says of a line that is no object.
     is_broken = sf.col("cells").isNull() | sf.col("cells").getField(_BROKEN).isNotNull()
-    if log.format == "json":
-        is_broken |= ~_is_one_object(field_of)
+    is_broken |= ~(_is_one_object(field_of) if log.format == "json" else _is_well_formed(log))
     cells = [sf.col("cells").getField(field).alias(name) for name, field in field_of.items()]
     return rows.select("row", "file", "text", is_broken.alias("is_broken"), *cells)
+
+
+def _is_well_formed(log: LogFiles) -> Column:
+    """Return whether all cells of a line are whole by RFC 4180.
+
+    The parser of the cells takes quotes inside a cell, what follows a closing quote, and a cell
+    that is never closed: both halves of a row with a line break would be rows. Possessive, since
+    Java's matcher would else need its stack for a long cell.
+    """
+    cell = rf'(?:"(?:[^"]++|"")*+"|[^"{log.separator}]*+)'
+    return sf.col("text").rlike(f"^{cell}(?:{log.separator}{cell})*+$")
 
 
 def _is_one_object(field_of: Mapping[str, str]) -> Column:
@@ -98,6 +111,8 @@ def _parquet_rows(spark: SparkSession, log: LogFiles) -> DataFrame:
     frame = spark.read.parquet(*_exact(log.files))
     text = sf.to_json(sf.struct(*map(_quoted, frame.columns))).alias("text")
     cells = [sf.col(_quoted(column)).alias(name) for name, column in log.columns.items()]
+    if set(PUBLICATION) <= set(frame.columns):
+        cells += [sf.col(name) for name in PUBLICATION]
     place = sf.col("_metadata.row_index")
     return _numbered(frame, len(log.files), place, text, sf.lit(False).alias("is_broken"), *cells)
 

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as parquet
 
 from nearcast.domain.scenario import OffsetArray, Scenario
 from nearcast.errors import ConfigError
@@ -95,7 +94,7 @@ class RelationsTable:
     def mapped(self) -> Iterator[Relations]:
         """Give the relations in the order of strength, mapped from a file beside the table.
 
-        In memory there are one part of the table and a number a client: a hundred relations of
+        In memory there are a piece of the table and a number a client: a hundred relations of
         ten million clients would take 12 GB. The scores stay in the table; RELOC needs none.
         """
         count = np.zeros(self.clients, dtype=np.int64)
@@ -104,12 +103,12 @@ class RelationsTable:
         others = np.lib.format.open_memmap(file, "w+", np.int32, (rows,))
         try:
             end = 0
-            for part in self.workspace.files(RELATIONS_TABLE):
-                table = parquet.read_table(part, columns=["client_index", "other_index"])
-                note_object("a part of relations", table.nbytes)
-                begin, end = end, end + len(table)
-                others[begin:end] = table.column("other_index")
-                np.add.at(count, *np.unique(table.column("client_index"), return_counts=True))
+            columns = ["client_index", "other_index"]
+            for batch in self.workspace.batches(RELATIONS_TABLE, columns):
+                client, other = (column.to_numpy() for column in batch.columns)
+                begin, end = end, end + len(batch)
+                others[begin:end] = other
+                np.add.at(count, *np.unique(client, return_counts=True))
             start = np.concatenate([[0], np.cumsum(count)])
             note_object("relations of clients", start.nbytes)
             none = np.empty(0, dtype=np.float32)
@@ -169,12 +168,11 @@ def cut_evenly(effort: OffsetArray, count: int) -> list[int]:
 
 
 def _prepare(workspace: Workspace, scenario: Scenario, settings: RelationSettings) -> RelationWork:
+    most, rank, room = settings.most, settings.rank, workspace.mapped
     if settings.kind is not RelationKind.ALS:
-        return prepare_relations(scenario, settings.most, settings.kind, settings.rank)
-    factors = als_factors(
-        workspace.spark, scenario, settings.rank, settings.iterations, settings.seed
-    )
-    return prepare_scores(scenario, settings.most, RelationKind.ALS, factors)
+        return prepare_relations(scenario, most, settings.kind, rank, room)
+    factors = als_factors(workspace, scenario, rank, settings.iterations, settings.seed)
+    return prepare_scores(scenario, most, RelationKind.ALS, factors, room)
 
 
 def _rows(ranked: RankedBlock, begin: int, end: int) -> pa.RecordBatch:

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from nearcast.domain.part import take_part
 from nearcast.domain.scenario import (
     Clients,
     Members,
@@ -54,6 +55,15 @@ class SharedScenario:
             tables[table] = kind(**values, **names)
         tables |= {name: arrays.get(name) for name in _MATRICES}
         return Scenario(settings=self.settings, **tables)
+
+    def copy(self) -> Scenario:
+        """Return the scenario in memory: compiled kernels are kept for arrays to write to."""
+        mapped = self.load()
+        everything = {
+            "clients": np.arange(len(mapped.clients), dtype=np.int32),
+            "topics": np.arange(len(mapped.topics), dtype=np.int32),
+        }
+        return take_part(mapped, np.arange(len(mapped.members)), **everything).scenario
 
 
 @contextmanager

@@ -18,7 +18,7 @@ from nearcast.pipeline.stages.shared_scenario import SharedScenario
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["SharedPlan", "TopicBlock", "cut_topics", "plan_arrays"]
+__all__ = ["SharedPlan", "TopicBlock", "cut_topics", "plan_arrays", "topics_of"]
 
 _MOST_ROWS = 400_000
 """Member rows of a block, so that it needs some 200 MB; one topic may be larger."""
@@ -72,7 +72,7 @@ class SharedPlan:
         """Return a block; it holds copies of its rows only."""
         whole = self.scenario.load()
         begin, end = int(self.cuts[number]), int(self.cuts[number + 1])
-        part = _topics_of(whole, begin, end)
+        part = topics_of(whole, begin, end)
         arrays = {name: np.asarray(array) for name, array in self.plan.load().items()}
         first, last = np.searchsorted(arrays["broker_topic"], [begin, end])
         topic = arrays["broker_topic"][first:last] - np.int32(begin)
@@ -93,7 +93,8 @@ class SharedPlan:
         )
 
 
-def _topics_of(whole: Scenario, begin: int, end: int) -> ScenarioPart:
+def topics_of(whole: Scenario, begin: int, end: int) -> ScenarioPart:
+    """Return the part of a scenario with some of its topics."""
     first, last = np.searchsorted(whole.members.topic, [begin, end])
     topics = np.arange(begin, end, dtype=np.int32)
     return take_part(whole, np.arange(first, last), topics=topics)

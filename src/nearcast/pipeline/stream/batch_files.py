@@ -7,16 +7,21 @@ many; a batch that is in a merged file was committed long ago.
 
 from __future__ import annotations
 
+import fcntl
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as parquet
 
+from nearcast.errors import OutputError
 from nearcast.pipeline.stream.stream_folder import disk_errors
 
-__all__ = ["BatchFiles"]
+__all__ = ["BatchFiles", "rows_after"]
 
 _MERGE_AFTER = 64
 _LARGEST_BYTES = 64 << 20
@@ -82,12 +87,66 @@ class BatchFiles:
         self._take_over(merged)
 
     def _take_over(self, merged: Path) -> None:
-        name = merged.name.removeprefix(".").removesuffix(".merged")
-        first, last = _first(Path(name)), _last(Path(name))
-        for part in self._folder.glob("[0-9]*.parquet"):
-            if first <= _first(part) and _last(part) <= last:
-                part.unlink()
-        merged.replace(self._folder / name)
+        name = _whole_name(merged)
+        with _locked(self._folder, fcntl.LOCK_EX):
+            for part in self._folder.glob("[0-9]*.parquet"):
+                if _is_within(part, name):
+                    part.unlink()
+            merged.replace(self._folder / name)
+
+
+def rows_after(folder: Path, batch: int) -> list[dict[str, Any]]:
+    """Return the rows of later batches than one, in order; none is hidden while files are merged.
+
+    Parameters
+    ----------
+    folder
+        Of a table with a column ``batch``, perhaps written at this moment.
+
+    Raises
+    ------
+    OutputError
+        When it cannot be read.
+    """
+    with disk_errors(folder), _locked(folder, fcntl.LOCK_SH):
+        merged = list(folder.glob(".*.merged"))
+        whole = [
+            part
+            for part in folder.glob("[0-9]*.parquet")
+            if not any(_is_within(part, _whole_name(one)) for one in merged)
+        ]
+        files = [one for one in whole if _last(one) > batch]
+        files += [one for one in merged if _last(Path(_whole_name(one))) > batch]
+        tables = [_read(one) for one in files]
+    if not tables:
+        return []
+    rows = pa.concat_tables(tables)
+    later = rows.filter(pc.greater(rows["batch"], batch))
+    found: list[dict[str, Any]] = later.to_pylist()
+    return sorted(found, key=lambda row: row["batch"])
+
+
+def _read(file: Path) -> pa.Table:
+    try:
+        return parquet.read_table(file, partitioning=None)
+    except pa.ArrowInvalid as error:
+        raise OutputError(f"{file}: is not a file of this table: {error}") from None
+
+
+@contextmanager
+def _locked(folder: Path, how: int) -> Iterator[None]:
+    """Keep readers from files that are being merged."""
+    with (folder / ".lock").open("a") as lock:
+        fcntl.flock(lock, how)
+        yield
+
+
+def _whole_name(merged: Path) -> str:
+    return merged.name.removeprefix(".").removesuffix(".merged")
+
+
+def _is_within(part: Path, name: str) -> bool:
+    return _first(Path(name)) <= _first(part) and _last(part) <= _last(Path(name))
 
 
 def _name(first: int, last: int) -> str:

@@ -5,7 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["progress_line"]
+__all__ = ["REFUSED", "progress_line", "refused_rows"]
+
+REFUSED = "refused"
+"""Records that cannot be read."""
+
+
+def refused_rows(progress: Mapping[str, Any]) -> int:
+    """Return how many records of a batch could not be read, as far as the query observes it."""
+    observed = progress.get("observedMetrics") or {}
+    return sum(one[REFUSED] for one in observed.values())
 
 
 def progress_line(progress: Mapping[str, Any], counts: Mapping[str, int]) -> str:

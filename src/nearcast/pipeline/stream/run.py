@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from nearcast.domain.plan_in_force import read_plan_in_force
@@ -12,7 +13,7 @@ from nearcast.domain.scenario_files import read_scenario
 from nearcast.errors import PipelineError
 from nearcast.links.kafka_client import check_topics
 from nearcast.pipeline.spark_errors import clear_errors, reason_of
-from nearcast.pipeline.stream.progress_lines import progress_line
+from nearcast.pipeline.stream.progress_lines import REFUSED, progress_line, refused_rows
 from nearcast.pipeline.stream.stream_folder import StreamFolder
 from nearcast.pipeline.stream.stream_settings import StreamSettings
 
@@ -24,6 +25,11 @@ __all__ = ["check_stream", "run_stream"]
 
 _LOOK_S = 0.2
 _ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+_FILE_MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
+_BY_RENAME = (
+    "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+)
+"""Hadoop's other way to rename a local file starts `readlink` eight times for each."""
 Sink = Callable[["DataFrame", int], None]
 
 
@@ -82,9 +88,11 @@ def run_stream(
         session = spark.newSession()
         session.conf.set("spark.sql.shuffle.partitions", str(settings.partitions))
         session.conf.set("spark.sql.streaming.noDataMicroBatches.enabled", "false")
+        if session.conf.get(_FILE_MANAGER, None) is None:
+            session.conf.set(_FILE_MANAGER, _BY_RENAME)
         # each keeps what is remembered of all topics
         session.conf.set("spark.sql.streaming.minBatchesToRetain", "10")
-        running: list[tuple[StreamingQuery, Mapping[str, int]]] = []
+        running: list[tuple[StreamingQuery, Counter[str]]] = []
         try:
             with clear_errors("the stream does not start"):
                 if settings.alerts is not None:
@@ -134,7 +142,7 @@ def _start(
 
 
 def _watch(
-    running: list[tuple[StreamingQuery, Mapping[str, int]]],
+    running: list[tuple[StreamingQuery, Counter[str]]],
     stop: Callable[[], bool],
     tell: Callable[[str], None],
 ) -> None:
@@ -149,6 +157,8 @@ def _watch(
                 for progress in query.recentProgress:
                     if progress["batchId"] > batch and progress["numInputRows"]:
                         batch = progress["batchId"]
+                        if refused := refused_rows(progress):
+                            counts[REFUSED] += refused
                         tell(progress_line(progress, counts))
                 told[number] = last["timestamp"], batch
             if not query.isActive and (error := query.exception()) is not None:

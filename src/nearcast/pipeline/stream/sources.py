@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as sf
 
 from nearcast.links.kafka_records import VERSION
+from nearcast.pipeline.stream.progress_lines import REFUSED
 from nearcast.pipeline.stream.stream_settings import StreamSettings
 
 if TYPE_CHECKING:
@@ -76,27 +77,20 @@ def read_events(spark: SparkSession, settings: StreamSettings) -> DataFrame:
 def read_traffic(spark: SparkSession, settings: StreamSettings, repeats_s: float) -> DataFrame:
     """Return what clients did, publications once each, by their homes' clocks.
 
-    Columns: topic, client, action (also ``notified``), time_s, x_km, y_km.
+    Columns: topic, client, action (also ``notified``), time_s, x_km, y_km. What cannot be read is
+    left out, and counted in the query's progress (`progress_lines.refused_rows`).
     """
     common = ("topic", "client", "action", "time_s", "x_km", "y_km")
     if settings.log is None:
         kinds = ("publications", "events", "reports")
-        values = _kafka(spark, settings, kinds, settings.most_rows * 4)
-        said = values.where(_header("v") == sf.lit(bytearray(VERSION))).select(
-            sf.expr(f"string({_HEADER.format('id')}.value)").alias("id"),
-            sf.from_json(sf.col("value").cast("string"), _RECORD).alias("of"),
-        )
-        did = said.select("id", "of.*").withColumn("time_s", sf.col("time_us") / 1e6)
-        told = (
-            _kafka(spark, settings, ("notifications",), settings.most_rows * 4)
-            .select(sf.from_json(sf.col("value").cast("string"), _RECORD).alias("of"))
-            .select("of.*")
-        )
+        did = _said(_kafka(spark, settings, kinds, settings.most_rows * 4))
+        did = did.withColumn("time_s", sf.col("time_us") / 1e6)
+        told = _said(_kafka(spark, settings, ("notifications",), settings.most_rows * 4))
     else:
         did = _files(spark, settings.log, "publications", _PUBLICATIONS)
         did = did.withColumn("id", _identity()).withColumnRenamed("time", "time_s")
         told = _files(spark, settings.log, "notifications", _NOTIFICATIONS)
-    told = told.select(
+    told = _sound(told, "clients is not null and notified_us is not null", "notifications").select(
         "topic",
         sf.explode("clients").alias("client"),
         sf.lit("notified").alias("action"),
@@ -105,7 +99,7 @@ def read_traffic(spark: SparkSession, settings: StreamSettings, repeats_s: float
         sf.lit(None).cast("double").alias("y_km"),
     )
     once = (
-        did.where("client is not null and time_s is not null and id is not null")
+        _sound(did, "client is not null and time_s is not null and id is not null", "publications")
         .withColumn("time_s", _not_ahead("time_s"))
         .withColumn("moment", sf.timestamp_seconds("time_s"))
         .withWatermark("moment", f"{repeats_s:.0f} seconds")
@@ -115,6 +109,22 @@ def read_traffic(spark: SparkSession, settings: StreamSettings, repeats_s: float
 
 
 _HEADER = "get(filter(headers, one -> one.key = '{}'), 0)"
+
+
+def _said(values: DataFrame) -> DataFrame:
+    """Return what records say; all is null in those that are not of this version, or malformed."""
+    value = sf.when(_header("v") == sf.lit(bytearray(VERSION)), sf.col("value").cast("string"))
+    said = values.select(
+        sf.expr(f"string({_HEADER.format('id')}.value)").alias("id"),
+        sf.from_json(value, _RECORD).alias("of"),
+    )
+    return said.select("id", "of.*")
+
+
+def _sound(rows: DataFrame, condition: str, name: str) -> DataFrame:
+    """Return the rows that say all that is needed, and have the others counted."""
+    others = sf.count_if(sf.expr(f"not ({condition})")).alias(REFUSED)
+    return rows.observe(f"nearcast {name}", others).where(condition)
 
 
 def _header(name: str) -> Column:

@@ -8,6 +8,7 @@
     quarantine/          records that were refused, and why
     traffic/NNNN/        members and clients after batch NNNN; traffic/latest is the newest
     drift/               a row for each time that the plan was weighed
+    told.json            the last batch of alerts that `nearcast pipeline bridge` has told
 """
 
 from __future__ import annotations
@@ -60,7 +61,15 @@ class StreamFolder:
             except OSError:
                 raise ConfigError(f"{self.folder}: another process runs this stream") from None
             self._check(identity)
+            self._tidy()
             yield
+
+    def _tidy(self) -> None:
+        """Remove what a kill or a full disk left half written: Spark does not begin beside it."""
+        with disk_errors(self.folder):
+            for half in ("*.tmp", "*.tmp.crc"):
+                for file in (self.folder / "checkpoints").rglob(f".{half}"):
+                    file.unlink()
 
     def _has_files(self) -> bool:
         return any(one.name not in ("lock", "checkpoints") for one in self.folder.iterdir())

@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from nearcast.errors import NearcastError, PipelineError
 from nearcast.pipeline.blocks import map_blocks
+from nearcast.pipeline.progress import described_jobs
 from nearcast.pipeline.spark_errors import clear_errors
 from nearcast.pipeline.sweep.cell import SweepCell, run_cell
 from nearcast.pipeline.sweep.compiling import compile_kernels
@@ -94,7 +95,7 @@ def run_sweep(
     folder = SweepFolder(Path(out).absolute())
     waiting = folder.prepare(wanted)
     reused = len(wanted) - len(waiting)
-    with _told(folder, wanted, on_progress):
+    with described_jobs(spark, f"sweep {folder.root.name}"), _told(folder, wanted, on_progress):
         while waiting:
             _run_job(spark, folder, waiting, compute)
             waiting = [cell for cell in waiting if not folder.is_settled(cell)]

@@ -16,7 +16,7 @@ from nearcast.planning.stopping import Stopwatch
 if TYPE_CHECKING:
     from nearcast.planning.connections.bound_kernels import Labels
 
-__all__ = ["BoundParameters", "ConnectionsBound", "bound_connections"]
+__all__ = ["ConnectionsBound", "ConnectionsBoundParams", "bound_connections"]
 
 _FIRST_STEP, _LAST_STEP = 0.02, 0.002
 """Steps of the prices, in detours of a client of mean weight past all its near servers."""
@@ -27,7 +27,7 @@ _ROUNDING = 1e-12
 
 
 @dataclass(frozen=True, slots=True)
-class BoundParameters:
+class ConnectionsBoundParams:
     """How much work to spend."""
 
     sweeps: int = 150
@@ -51,7 +51,7 @@ class ConnectionsBound:
 
 def bound_connections(
     problem: ConnectionsProblem,
-    parameters: BoundParameters | None = None,
+    parameters: ConnectionsBoundParams | None = None,
     upper_cost: float | None = None,
     on_progress: Callable[[Progress], None] | None = None,
 ) -> ConnectionsBound:
@@ -70,7 +70,7 @@ def bound_connections(
     least the sum w of the floor(B) + 1 smallest weights; so that cost is at least mu (n - B) for
     every price 0 <= mu <= beta w, which is a price per client.
     """
-    parameters = parameters or BoundParameters()
+    parameters = parameters or ConnectionsBoundParams()
     watch = Stopwatch(parameters.time_limit_s)
     # An unlimited storage cannot be priced; no server can ever use more than all spools.
     problem = replace(problem, storage=np.minimum(problem.storage, problem.spool.sum()))

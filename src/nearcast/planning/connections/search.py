@@ -17,7 +17,7 @@ from nearcast.planning.stopping import Stopwatch
 if TYPE_CHECKING:
     from nearcast.planning.connections.search_kernels import Field, Load
 
-__all__ = ["ConnectionsSearch", "SearchParameters", "search_connections"]
+__all__ = ["ConnectionsSearch", "ConnectionsSearchParams", "search_connections"]
 
 _NEAR_SERVERS = 8
 _FIRST_CHUNK, _CHUNK_S, _CHUNKS = 500, 0.01, 200
@@ -45,7 +45,7 @@ _Report = Callable[[float, float], None]
 
 
 @dataclass(frozen=True, slots=True)
-class SearchParameters:
+class ConnectionsSearchParams:
     """How long to search; without either limit 1,000 steps a client."""
 
     seed: int = 0
@@ -76,7 +76,7 @@ class ConnectionsSearch:
 
 def search_connections(
     problem: ConnectionsProblem,
-    parameters: SearchParameters,
+    parameters: ConnectionsSearchParams,
     start_homes: IndexArray | None = None,
     on_progress: Callable[[Progress], None] | None = None,
 ) -> ConnectionsSearch:
@@ -155,7 +155,7 @@ def _descend(field: Field, load: Load, least_ms: float, budget: _Budget) -> int:
 class _Budget:
     """Steps and time of a search, spent chunk by chunk."""
 
-    def __init__(self, parameters: SearchParameters, clients: int) -> None:
+    def __init__(self, parameters: ConnectionsSearchParams, clients: int) -> None:
         self.watch = Stopwatch(parameters.time_limit_s)
         self.steps = 0
         self._limit = parameters.iterations

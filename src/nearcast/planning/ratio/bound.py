@@ -58,8 +58,8 @@ class BoundParams:
     """Stop early, so as to end after about these seconds."""
     near_servers: int = 16
     """Servers that a client chooses from; those beyond share one label."""
-    message_bytes: int = 700_000_000
-    """Memory for the messages; less memory takes fewer servers and pairs."""
+    memory_bytes: int = 700_000_000
+    """For messages and shares of spools; with less the bound looks at fewer servers and pairs."""
     first_step: float = 0.3
     step_decay: float = 0.98
 
@@ -102,7 +102,7 @@ def bound_ratio(
     if problem.deliveries == 0:
         nothing = np.zeros(problem.network.server_count)
         return RatioBound(0.0, watch.seconds(), 0, nothing, nothing)
-    relaxation = relax(_with_finite_limits(problem), params.near_servers, params.message_bytes)
+    relaxation = relax(_with_finite_limits(problem), params.near_servers, params.memory_bytes)
     for _ in range(min(_MOST_WARM_SWEEPS, params.sweeps // 2)):
         relaxation.sweep()
         if watch.seconds() > 0.5 * (params.time_limit_s or math.inf):

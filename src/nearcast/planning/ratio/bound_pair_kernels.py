@@ -202,7 +202,8 @@ def bound_value(
 ) -> float:
     """Return the clients' minima plus what the pairs keep, from scratch in double precision.
 
-    `potential` comes in with legs, cloud and compute prices and is used up.
+    `potential` comes in with legs, cloud and compute prices and is used up. Without shares of
+    spools storage has no price.
     """
     labels = potential.shape[1]
     far = len(far_leg) > 0
@@ -210,8 +211,9 @@ def bound_value(
     kept = 0.0
     for row in range(len(pair_start) - 1):
         u = member_client[row]
-        for a in range(labels):
-            potential[u, a] += spool_share[row, a]
+        if len(spool_share) > 0:
+            for a in range(near):
+                potential[u, a] += spool_share[row, a]
         for pair in range(pair_start[row], pair_start[row + 1]):
             other = row + 1 + pair - pair_start[row]
             v = member_client[other]

@@ -14,7 +14,9 @@ from nearcast.domain.scenario import FloatArray, IndexArray, OffsetArray
 __all__ = ["Relaxation", "relax"]
 
 _LONGEST_WINDOW = 64
-_FEWEST_SERVERS, _SHORTEST_WINDOW = 4, 4
+_FEW_SERVERS, _SHORT_WINDOW = 4, 4
+"""Servers are given up before pairs down to these, as many again and the pairs after them."""
+_MESSAGE_BYTES, _SHARE_BYTES = 4, 8
 _SOFTNESS = 0.02
 """Temperature of the soft choice that estimates loads, ms of summed delay."""
 
@@ -49,6 +51,7 @@ class Relaxation:
     message: npt.NDArray[np.float32]
     potential: FloatArray
     spool_share: FloatArray
+    """Of the storage price [member, near label]; or empty, then storage has no price."""
     storage_price: FloatArray
     compute_price: FloatArray
     sweeps: int = 0
@@ -139,6 +142,8 @@ class Relaxation:
         """Change the prices."""
         from nearcast.planning.ratio.bound_kernels import change_prices
 
+        if not len(self.spool_share):
+            storage_price = np.zeros_like(storage_price)
         problem = self.problem
         change_prices(
             self.potential,
@@ -176,14 +181,14 @@ class Relaxation:
             len(problem.storage),
             _SOFTNESS,
         )
-        return storage, compute
+        return storage if len(self.spool_share) else np.zeros_like(storage), compute
 
     def scarcity(self) -> tuple[float, float]:
         """Return the least total use of storage and of compute without cloud, in parts of the limits."""
         problem = self.problem
         storage = float(problem.spool @ (self.publishers > 0))
         totals = (problem.storage.sum(), problem.compute.sum())
-        used = (storage, float(self.load.sum()))
+        used = (storage if len(self.spool_share) else 0.0, float(self.load.sum()))
         return used[0] / max(totals[0], 1e-300), used[1] / max(totals[1], 1e-300)
 
     def cloud_price(self, kind: int) -> float:
@@ -194,27 +199,33 @@ class Relaxation:
         return 2 * problem.network.cloud_ms / most if most > 0 else 0.0
 
 
-def relax(problem: RatioProblem, near_servers: int, message_bytes: int) -> Relaxation:
+def relax(problem: RatioProblem, near_servers: int, memory_bytes: int) -> Relaxation:
     """Return the relaxation without prices and messages.
 
     With few servers every client has all of them, each local or cloud. With many it has its
     nearest, one label for all homes beyond, and one for the cloud from any home.
+
+    Parameters
+    ----------
+    near_servers : how many it has, where memory allows.
+    memory_bytes : what messages and shares of spools may take together. Fewer servers, then fewer
+        pairs, down to none, then no prices of storage: each leaves a weaker bound that holds.
     """
     from nearcast.planning.ratio.bound_pair_kernels import pair_offsets
 
     network, clients = problem.network, problem.network.client_count
-    servers = network.server_count
-    window = _LONGEST_WINDOW
+    servers, members = network.server_count, len(problem.member_client)
+    near, window = min(near_servers, servers), _LONGEST_WINDOW
     pair_start = pair_offsets(problem.topic_start, window)
-    near = min(near_servers, servers)
-    while pair_start[-1] * (near + 2) * 8 > message_bytes and (
-        near > _FEWEST_SERVERS or window > _SHORTEST_WINDOW
-    ):
-        if near > _FEWEST_SERVERS:
+    while _memory_bytes(int(pair_start[-1]), members, near, servers) > memory_bytes:
+        if near > _FEW_SERVERS or (near > 1 and window == _SHORT_WINDOW):
             near -= 1
-        else:
+        elif window > 0:
             window //= 2
             pair_start = pair_offsets(problem.topic_start, window)
+        else:
+            members = 0
+            break
     far = near < servers
     leg, server = _labels(problem, near, far)
     far_leg = leg[:, near:].copy() if far else np.empty((0, 2))
@@ -243,10 +254,16 @@ def relax(problem: RatioProblem, near_servers: int, message_bytes: int) -> Relax
         pair_start=pair_start,
         message=np.zeros((int(pair_start[-1]), 2, leg.shape[1]), dtype=np.float32),
         potential=leg.copy(),
-        spool_share=np.zeros((len(problem.member_client), leg.shape[1])),
+        spool_share=np.zeros((members, near)),
         storage_price=np.zeros(servers),
         compute_price=np.zeros(servers),
     )
+
+
+def _memory_bytes(pairs: int, members: int, near: int, servers: int) -> int:
+    """Return what messages and shares take with so many near servers."""
+    labels = near + 2 if near < servers else 2 * near
+    return pairs * 2 * labels * _MESSAGE_BYTES + members * near * _SHARE_BYTES
 
 
 def _labels(problem: RatioProblem, near: int, far: bool) -> tuple[FloatArray, IndexArray]:

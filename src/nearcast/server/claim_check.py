@@ -2,9 +2,9 @@
 
 Of a topic that orders name, its brokers and the cloud server may claim all. Any other server may
 only stand in for one of them that is away: for publishers that have proved to be there. It gets no
-processor's state. The same goes for topics that no orders here name, which belong to whoever uses
-them; a server whose own orders make it a broker of one may show these. What a component of a
-flow makes is the server's that it is made at: nobody claims it.
+processor's state. The same goes for topics that no orders here name, which belong to the server
+that uses them; a server whose own orders make it a broker of one may show these. What a component
+of a flow makes is the server's that it is made at: nobody claims it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from nearcast.server.topic_registry import TopicRegistry
 from nearcast.server.vouching import Vouching
 from nearcast.trust.flow_publishers import is_flow_publisher
 
-__all__ = ["Admission", "ClaimDoor"]
+__all__ = ["Admission", "ClaimCheck"]
 
 
 class Admission(NamedTuple):
@@ -35,7 +35,7 @@ class Admission(NamedTuple):
     """Whether it may take the topic over."""
 
 
-class ClaimDoor:
+class ClaimCheck:
     """Lets claims in, or parts of them."""
 
     def __init__(
