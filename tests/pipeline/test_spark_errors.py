@@ -33,6 +33,9 @@ def test_what_fails_in_the_plan_a_worker_or_java_is_one_sentence(spark: SparkSes
         ("[A.B] No luck. SQLSTATE: 42\n== SQL ==", "No luck"),
         ("[A] No luck\n\tat x\nCaused by: java.io.IOException: disk", "No luck (disk)"),
         ("py4j: Answer from Java side is empty\n", "Spark's JVM has ended"),
+        ("Error while sending", "Spark's JVM has ended"),
+        ("Error while receiving", "Spark's JVM has ended"),
+        ("Error while sending or receiving", "Spark's JVM has ended"),
         ("An error occurred while calling o40.sc", "Spark's JVM has ended"),
         ("An error occurred while calling o1.x.\n: a.b.IOException: No way\n\tat x", "No way"),
         (

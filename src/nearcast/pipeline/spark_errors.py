@@ -11,8 +11,8 @@ from nearcast.errors import PipelineError
 __all__ = ["clear_errors", "reason_of"]
 
 _LARGEST_REASON = 300
-_GONE = ("Answer from Java side is empty", "Error while sending or receiving")
-"""What Python hears when there is no JVM any more."""
+_GONE = ("Answer from Java side is empty", "Error while sending", "Error while receiving")
+"""What py4j says when there is no JVM any more: which, depends on when it went."""
 _FULL = ("No space left on device", "Disk quota exceeded")
 _CALLED = "An error occurred while calling "
 """What py4j writes before the error of Java."""
@@ -38,7 +38,7 @@ def clear_errors(what: str) -> Iterator[None]:
     except (Py4JError, PySparkException) as error:
         reason = reason_of(str(error)).removeprefix(f"{what}: ")
         raise PipelineError(f"{what}: {reason}") from error
-    except ConnectionRefusedError as error:  # by the JVM, of a call after the one that missed it
+    except ConnectionError as error:  # of a call after the one that missed the JVM
         raise PipelineError(f"{what}: {reason_of(_GONE[0])}") from error
 
 
