@@ -2,6 +2,8 @@
 .DEFAULT_GOAL := help
 SHELL := /bin/bash
 PYTHON ?= python3
+# The servers' time is mostly the interpreter's. Who names one (PYTHON=...) gets that one.
+QUICKEST = $(if $(filter file,$(origin PYTHON)),"$$($(PYTHON) tools/quickest_python.py || echo $(PYTHON))",$(PYTHON))
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
@@ -17,7 +19,7 @@ setup: $(STAMP) ## Make .venv with nearcast and everything it needs
 $(STAMP): requirements.lock requirements-java.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 		{ echo "nearcast needs Python 3.11 or newer; set PYTHON=/path/to/python3.11" >&2; exit 2; }
-	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@test -x $(BIN)/python || $(QUICKEST) -m venv $(VENV)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check "uv>=0.9"
 	@$(BIN)/uv pip install --python $(BIN)/python --quiet --require-hashes -r requirements.lock
 	@$(BIN)/uv pip install --python $(BIN)/python --quiet --no-deps --editable .
@@ -72,14 +74,14 @@ quick: setup ## A minute's feedback: the fast tests only
 	$(BIN)/pytest -n 2 --dist loadgroup --no-loadscope-reorder -m "not slow" -q
 
 check: setup ## Format, lint, types and layers
-	$(BIN)/ruff format --check src tests
-	$(BIN)/ruff check src tests
+	$(BIN)/ruff format --check src tests tools
+	$(BIN)/ruff check src tests tools
 	$(BIN)/mypy
 	$(BIN)/lint-imports --verbose > /dev/null || $(BIN)/lint-imports
 
 format: setup ## Format and fix what can be fixed
-	$(BIN)/ruff format src tests
-	$(BIN)/ruff check --fix src tests
+	$(BIN)/ruff format src tests tools
+	$(BIN)/ruff check --fix src tests tools
 
 fresh: ## Remove compiled kernels, after a change to a *kernels.py file
 	find src -name "*.nb[ic]" -delete

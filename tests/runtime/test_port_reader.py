@@ -183,6 +183,7 @@ def test_urgent_datagrams_are_read_first_and_passes_are_short_while_they_come() 
 
 def test_datagrams_gather_after_publications_unless_others_wait() -> None:
     trial = Trial()
+    trial.reader.note_load(0.9)
     trial.read_sessions(2)
     assert trial.sessions.gathered_s == []
     trial.has_publications = True
@@ -192,6 +193,18 @@ def test_datagrams_gather_after_publications_unless_others_wait() -> None:
     trial.read_sessions(0)
     assert len(trial.sessions.gathered_s) == 1
     assert trial.passes == [2, 3, 64]
+
+
+def test_nothing_waits_to_be_gathered_while_the_loop_has_time_left() -> None:
+    trial = Trial()
+    trial.has_publications = True
+    gathered = []
+    for share in (0.0, 0.8, 0.9, 0.6, 0.8, 0.4, 0.8):  # gathering itself makes the share smaller
+        trial.reader.note_load(share)
+        trial.sessions.gathered_s.clear()
+        trial.read_sessions(3)
+        gathered.append(len(trial.sessions.gathered_s))
+    assert gathered == [0, 0, 1, 1, 1, 0, 0]
 
 
 @pytest.mark.parametrize(("unconfirmed", "wait_s"), [(10, 0.1), (1_000, 0.01)])

@@ -24,8 +24,11 @@ _FLOOD_S = 1.0
 """How long it counts as a flood that a window was not enough."""
 _PER_PASS = 64
 _GATHER_S = 0.0005
-"""From a pass with publications to the next one with datagrams, at least: two or three messages in
-one pass cost each two thirds of what one alone does. Who publishes more seldom does not wait."""
+"""From a pass with publications to the next one with datagrams, at least, while the loop is busy:
+two or three messages in one pass cost each two thirds of what one alone does."""
+_BUSY_SHARE, _CALM_SHARE = 0.85, 0.5
+"""Of the loop's time: when it begins to gather, and when it has so much left, gathering, that it
+need not any more."""
 _PER_SHORT_PASS = 8
 """As few are read in a pass while urgent datagrams come, which wait for a whole pass at worst."""
 _SHORT_PASSES_S = 1.0
@@ -68,6 +71,7 @@ class PortReader:
         self._on_datagrams, self._on_strangers = on_datagrams, on_strangers
         self._unconfirmed = unconfirmed
         self._muted: frozenset[int] = frozenset()
+        self._is_busy = False
         self._rate_per_s, self._is_late = STRANGERS_PER_S, False
         self._left = 0
         """How many strangers may still be read in this window."""
@@ -106,6 +110,13 @@ class PortReader:
                 if one is not None:
                     with contextlib.suppress(OSError):
                         one.drop(sessions)
+
+    def note_load(self, busy_share: float) -> None:
+        """Hear which share of the loop's time was used of late: datagrams gather when it is high.
+
+        Each message costs less then and takes longer: no bargain while there is time left.
+        """
+        self._is_busy = busy_share > (_CALM_SHARE if self._is_busy else _BUSY_SHARE)
 
     def take_patient(self) -> Batch:
         """Return patient datagrams that wait: they cost less in a pass that there is anyway."""
@@ -159,7 +170,8 @@ class PortReader:
         is_full = len(batch) == limit  # others wait already
         # A process that was not run for a while finds old datagrams, however few: that is no reason
         # to turn publishers away.
-        if batch and self._on_datagrams(batch, self.waited_s if is_full else 0.0) and not is_full:
+        has_publications = batch and self._on_datagrams(batch, self.waited_s if is_full else 0.0)
+        if has_publications and self._is_busy and not is_full:
             self._port.sessions.gather(_GATHER_S)
 
     def _heed_strangers(self) -> None:

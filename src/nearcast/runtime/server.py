@@ -315,6 +315,7 @@ class LiveServer:
             load.loop_lag_s, self._cpu_s = self.node.loop_lag_s, cpu_s
         if self.node.sessions is not None:
             self._reader.mute(self.node.sessions.muted(self.clock()))
+            self._reader.note_load(self.node.flows.load.busy_share)
         self._lag_due = now + _LAG_INTERVAL_S
         self._lag_timer = self._loop.call_at(self._lag_due, self._watch_lag)
 
