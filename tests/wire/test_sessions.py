@@ -18,6 +18,7 @@ from nearcast.wire.actions import (
     HomeUnreachable,
     SessionOpened,
 )
+from nearcast.wire.client_connection import ClientConnection
 from nearcast.wire.framing import PATIENT_HEADER, SEALED_HEADER
 from nearcast.wire.limits import payload_limit
 from nearcast.wire.messages import CloseReason, Notify, Report
@@ -69,6 +70,38 @@ def test_a_publication_is_sent_before_all_else_that_is_due_and_once() -> None:
     world.run(1.0)
     assert client.acked == {"a/b": 2}
     assert client.session.unacknowledged == 0
+
+
+def test_to_publish_is_no_reason_to_look_at_all_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    looks = list[float]()
+    look = ClientConnection.watch
+
+    def watch(connection: ClientConnection, now: float) -> bool:
+        looks.append(now)
+        return look(connection, now)
+
+    monkeypatch.setattr(ClientConnection, "watch", watch)
+    world = World(1)
+    client = world.add_client("car", world.add_server().home)
+    world.run(1.0)
+    client.session.poll(world.now)
+    looks.clear()
+    for number in (1, 2):
+        client.session.publish("a/b", b"now", world.now)
+        assert client.session.next_wakeup() <= world.now
+        (sent,) = client.session.send_publications(world.now)
+        assert client.session.poll(world.now) == []
+        assert looks == []
+        assert client.session.next_wakeup() > world.now
+        world.transmit(sent.data, client.address, sent.address)
+        world.run(0.1)
+        assert client.acked == {"a/b": number}
+        looks.clear()
+    client.session.publish("a/b", b"lost", world.now)
+    client.session.send_publications(world.now)  # and nobody transmits it
+    client.session.poll(world.now)
+    world.run(3.0)  # so it was noted when to send it again
+    assert client.acked == {"a/b": 3}
 
 
 @settings(max_examples=25, deadline=None, derandomize=True)

@@ -107,7 +107,10 @@ class ClientSession:
         """What is heard in the multicast group of the home."""
         self._echoes = Echoes()
         self._due = _AT_ONCE
-        """Nothing has to be done before; notifications leave it as it is but for their receipt."""
+        """Nothing has to be done before but to send what was published; notifications leave it as
+        it is but for their receipt."""
+        self._has_published = False
+        """Whether something was published to the home since the last poll."""
 
     @property
     def home(self) -> Home:
@@ -180,9 +183,12 @@ class ClientSession:
         Durable publications arrive in order and are repeated until an Acknowledged event covers
         them. The others are sent once, and not at all without a session.
         """
-        self._due = _AT_ONCE
         published_us = self._context.site_clock.there_us(now)
         connection = self._visits.connection_of(topic)
+        if durable and connection is self._home:
+            self._has_published = True
+        else:
+            self._due = _AT_ONCE
         if durable:
             if (waiting := self.unacknowledged) >= self._settings.publish_limit:
                 problem = f"{waiting} publications wait for their acknowledgement; publish later"
@@ -363,15 +369,19 @@ class ClientSession:
     # Time and datagrams out
 
     def send_publications(self, now: float) -> list[SendDatagram]:
-        """Return what was published since the last poll, which does all else afterwards."""
-        if self._home.outbox.has_fresh:
+        """Return what was published since the last poll, which does all else that is due."""
+        if self._has_published and self._home.outbox.has_fresh:
             self._home.send(now, [])
         return self._context.take_outgoing()
 
     def poll(self, now: float) -> list[SendDatagram | ClientEvent]:
         """Return all that follows from the last calls and from the time."""
         context, home = self._context, self._home
-        if now >= self._due:
+        has_published, self._has_published = self._has_published, False
+        if has_published and not home.outbox.has_fresh:  # `send_publications` has sent it
+            self._due = min(self._due, home.next_due())
+            has_published = False
+        if now >= self._due or has_published:
             if home.watch(now):
                 context.events.append(Disconnected(self.home, CloseReason.SILENT))
             home.try_handshakes(now)
@@ -391,6 +401,7 @@ class ClientSession:
         """Return when to poll again at the latest; infinity when only datagrams matter."""
         context, hearing = self._context, self._hearing
         has_more = context.outgoing or context.events or hearing.cursors.released
+        has_more = has_more or self._has_published
         return _AT_ONCE if has_more else min(self._due, hearing.order.due)
 
     def _next_due(self) -> float:

@@ -109,17 +109,14 @@ class NearcastConnections:
 
     def flush(self) -> None:
         """Send what was published and still has room among the unacknowledged ones."""
-        now, published = steady_now(), list[LeanSession]()
+        now = steady_now()
         for session, waiting in zip(self._publishers, self._waiting, strict=True):
             if not waiting:
                 continue
             while waiting and session.unacknowledged < _PUBLISH_LIMIT:
                 session.publish(*waiting.popleft(), now)
             session.send_published(now)
-            published.append(session)
-        for session in published:
-            session.run(now)
-        self._touched.update(published)
+            self._touched.add(session)
 
     def join_group(self, sessions_per_socket: int) -> None:
         """Have all subscribers hear the multicast group, and the server know it."""
