@@ -114,8 +114,7 @@ class LiveServer:
             await self._opened.aclose()
             raise
         self._peer_trust.learn(())
-        saved = self._orders_file.load()
-        if saved is not None:
+        if (saved := self._orders_file.load()) is not None:
             self.obey(saved)
         if self._udp is not None and (sessions := self.node.sessions) is not None:
             on_read = self._on_datagrams, self._on_strangers

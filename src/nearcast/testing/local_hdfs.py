@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import tempfile
-import time
 from importlib.util import find_spec
 from pathlib import Path
 from types import TracebackType
@@ -15,12 +13,10 @@ from typing import Self
 from nearcast.errors import ConfigError
 from nearcast.links.maven_jars import HDFS, find_jars
 from nearcast.links.tied_process import tied
-from nearcast.pipeline.java import java_home
+from nearcast.testing.started_program import java_command, start_program, wait_until_up
 
 __all__ = ["LocalHdfs"]
 
-_POLL_S = 0.05
-_JAVA = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 _BOTH_NODES = "org.apache.hadoop.test.MiniDFSClusterManager"
 
 
@@ -48,22 +44,14 @@ class LocalHdfs:
             prefix="nearcast-hdfs-", ignore_cleanup_errors=True
         )
         folder = Path(self._temporary.name)
-        home, told = java_home(), folder / "told.json"
-        program = "java" if home is None else str(Path(home, "bin", "java"))
-        command = [program, *_JAVA, f"-Dtest.build.data={folder / 'data'}", _BOTH_NODES]
+        told, log = folder / "told.json", folder / "hdfs.log"
+        command = java_command(f"-Dtest.build.data={folder / 'data'}", _BOTH_NODES)
         command += ["-datanodes", "1", "-format", "-writeDetails", str(told)]
-        with (folder / "hdfs.log").open("wb") as log:
-            self._process = subprocess.Popen(
-                tied(command),
-                env={**os.environ, "CLASSPATH": os.pathsep.join(map(str, jars))},
-                cwd=folder,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
+        environment = {**os.environ, "CLASSPATH": os.pathsep.join(map(str, jars))}
+        self._process = start_program(tied(command), log, environment, folder)
         try:
-            self.url = f"hdfs://127.0.0.1:{self._await_port(folder, told)}"
+            port = wait_until_up(self._process, "HDFS", log, lambda _: _port(told), self._timeout_s)
+            self.url = f"hdfs://127.0.0.1:{port}"
         except BaseException:
             self._end()
             raise
@@ -77,26 +65,19 @@ class LocalHdfs:
     ) -> None:
         self._end()
 
-    def _await_port(self, folder: Path, told: Path) -> int:
-        """Return the name node's port, which is told when both nodes are up."""
-        deadline = time.monotonic() + self._timeout_s
-        while True:
-            ended = self._process.poll() is not None
-            try:
-                return int(json.loads(told.read_text())["namenode_port"])
-            except (OSError, ValueError):
-                if ended or time.monotonic() > deadline:
-                    log = (folder / "hdfs.log").read_text(errors="replace")
-                    tail = "\n".join(log.splitlines()[-5:])
-                    what = "ended" if ended else f"is not up after {self._timeout_s:g} s"
-                    raise ConfigError(f"HDFS {what}:\n{tail}") from None
-            time.sleep(_POLL_S)
-
     def _end(self) -> None:
         # It keeps nothing that would have to be written.
         self._process.kill()
         self._process.wait()
         self._temporary.cleanup()
+
+
+def _port(told: Path) -> int | None:
+    """Return the name node's port, which is told when both nodes are up."""
+    try:
+        return int(json.loads(told.read_text())["namenode_port"])
+    except (OSError, ValueError):
+        return None
 
 
 def _sparks_jars() -> list[Path]:

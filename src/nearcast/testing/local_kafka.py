@@ -24,18 +24,19 @@ from typing import Self
 from nearcast.errors import ConfigError
 from nearcast.links.maven_jars import BROKER, find_jars
 from nearcast.links.tied_process import tied
-from nearcast.pipeline.java import java_home
 from nearcast.testing.ports import closed_port
+from nearcast.testing.started_program import (
+    POLL_S,
+    java_command,
+    start_program,
+    wait_until_up,
+)
 
 __all__ = ["LocalKafka"]
 
 _HOST = "127.0.0.1"
-_POLL_S = 0.05
 _STOP_S = 20.0
-_JAVA = (
-    *("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"),
-    "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
-)
+_QUIET = "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"
 _PROPERTIES = {
     "process.roles": "broker,controller",
     "node.id": "1",
@@ -135,11 +136,8 @@ class LocalKafka:
 
     def start(self) -> None:
         """Start it, on the same port and with what it kept, and wait until it answers."""
-        java = java_home()
-        program = "java" if java is None else str(Path(java, "bin", "java"))
         jars = [str(path) for path in find_jars(BROKER)]
-        with suppress(OSError):
-            self._connect()
+        if self._answers():
             raise ConfigError(f"{self.bootstrap}: another program listens there")
         self.folder.mkdir(parents=True, exist_ok=True)
         settings = self.folder / "server.properties"
@@ -151,7 +149,7 @@ class LocalKafka:
             number = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode()[:22]
             tool = ["kafka.tools.StorageTool", "format", f"--cluster-id={number}", "-c"]
             made = subprocess.run(
-                [program, *_JAVA, *tool, str(settings)],
+                java_command(_QUIET, *tool, str(settings)),
                 env=environment,
                 capture_output=True,
                 text=True,
@@ -159,17 +157,14 @@ class LocalKafka:
             )
             if made.returncode:
                 raise ConfigError(f"Kafka's folder cannot be made: {made.stderr or made.stdout}")
-        command = [program, *_JAVA, "kafka.Kafka", str(settings)]
-        with (self.folder / "broker.log").open("wb") as log:
-            self._process = subprocess.Popen(
-                command if self._stays else tied(command),
-                env=environment,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
-        self._await_answer()
+        command, log = (
+            java_command(_QUIET, "kafka.Kafka", str(settings)),
+            self.folder / "broker.log",
+        )
+        self._process = start_program(command if self._stays else tied(command), log, environment)
+        # it opens its port when it has taken up its work
+        name = f"Kafka at {self.bootstrap}"
+        wait_until_up(self._process, name, log, lambda _: self._answers(), self._timeout_s)
 
     def stop(self) -> None:
         """End it as an operator would."""
@@ -196,32 +191,16 @@ class LocalKafka:
         }
         file.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
 
-    def _await_answer(self) -> None:
-        """Wait until its port is open: it opens it when it has taken up its work."""
-        assert self._process is not None
-        deadline = time.monotonic() + self._timeout_s
-        while True:
-            ended = self._process.poll() is not None
-            try:
-                self._connect()
-                return
-            except OSError:
-                if ended or time.monotonic() > deadline:
-                    log = (self.folder / "broker.log").read_text(errors="replace")
-                    tail = "\n".join(log.splitlines()[-5:])
-                    what = "ended" if ended else f"does not answer after {self._timeout_s:g} s"
-                    raise ConfigError(f"Kafka at {self.bootstrap} {what}:\n{tail}") from None
-            time.sleep(_POLL_S)
-
-    def _connect(self) -> None:
-        """Connect and go; OSError when nobody listens."""
-        with socket.socket() as client:
+    def _answers(self) -> bool | None:
+        """Return True when somebody listens at its port, else None."""
+        with socket.socket() as client, suppress(OSError):
             client.settimeout(1.0)
             client.bind((_HOST, 0))
             # a connection to itself succeeds, and keeps the broker from the port
-            if client.getsockname()[1] == self._port:
-                raise ConnectionRefusedError
-            client.connect((_HOST, self._port))
+            if client.getsockname()[1] != self._port:
+                client.connect((_HOST, self._port))
+                return True
+        return None
 
     def _end(self) -> None:
         self.stop()
@@ -257,7 +236,7 @@ def main(verb: str, folder: Path, port: int) -> None:
         os.kill(running, signal.SIGTERM)
         deadline = time.monotonic() + _STOP_S
         while _running(noted) is not None and time.monotonic() < deadline:
-            time.sleep(_POLL_S)
+            time.sleep(POLL_S)
         noted.unlink()
         sys.stdout.write(f"Kafka has stopped; its data stays in {folder}\n")
     else:

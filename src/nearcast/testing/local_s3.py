@@ -6,9 +6,7 @@ import base64
 import hashlib
 import hmac
 import re
-import subprocess
 import tempfile
-import time
 import urllib.request
 from collections.abc import Mapping
 from email.utils import formatdate
@@ -16,15 +14,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from nearcast.errors import ConfigError
 from nearcast.links.maven_jars import S3_SERVER, find_jars
 from nearcast.links.tied_process import tied
-from nearcast.pipeline.java import java_home
+from nearcast.testing.started_program import java_command, start_program, wait_until_up
 
 __all__ = ["LocalS3"]
 
-_POLL_S = 0.05
-_JAVA = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 _BUCKET = "nearcast"
 _STARTED = re.compile(r"Started ServerConnector.*\{127\.0\.0\.1:(\d+)\}")
 _USER, _SECRET = "local-user", "local-secret"
@@ -81,20 +76,14 @@ class LocalS3:
             f"s3proxy.identity={_USER}\ns3proxy.credential={_SECRET}\n"
             "jclouds.provider=transient-nio2\njclouds.identity=none\njclouds.credential=none\n"
         )
-        home = java_home()
-        program = "java" if home is None else str(Path(home, "bin", "java"))
-        command = [program, *_JAVA, "-jar", str(jar), "--properties", str(settings)]
-        with (folder / "s3.log").open("wb") as log:
-            self._process = subprocess.Popen(
-                tied(command),
-                cwd=folder,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
+        log = folder / "s3.log"
+        command = java_command("-jar", str(jar), "--properties", str(settings))
+        self._process = start_program(tied(command), log, folder=folder)
         try:
-            self._endpoint = f"http://127.0.0.1:{self._await_port(folder / 's3.log')}"
+            started = wait_until_up(
+                self._process, "the S3 server", log, _STARTED.search, self._timeout_s
+            )
+            self._endpoint = f"http://127.0.0.1:{started[1]}"
             self._make_bucket()
         except BaseException:
             self._end()
@@ -108,19 +97,6 @@ class LocalS3:
         trace: TracebackType | None,
     ) -> None:
         self._end()
-
-    def _await_port(self, log: Path) -> str:
-        deadline = time.monotonic() + self._timeout_s
-        while True:
-            ended = self._process.poll() is not None
-            said = log.read_text(errors="replace")
-            if found := _STARTED.search(said):
-                return found[1]
-            if ended or time.monotonic() > deadline:
-                tail = "\n".join(said.splitlines()[-5:])
-                what = "ended" if ended else f"is not up after {self._timeout_s:g} s"
-                raise ConfigError(f"the S3 server {what}:\n{tail}")
-            time.sleep(_POLL_S)
 
     def _make_bucket(self) -> None:
         """Make the bucket, which Hadoop cannot; signed as S3's second version wants it."""

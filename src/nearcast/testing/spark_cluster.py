@@ -7,7 +7,6 @@ import re
 import signal
 import subprocess
 import tempfile
-import time
 from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
@@ -16,12 +15,12 @@ from typing import Self
 
 from nearcast.errors import PipelineError
 from nearcast.pipeline.java import java_home
+from nearcast.testing.started_program import start_program, wait_until_up
 
 __all__ = ["SparkCluster"]
 
 _HOST = "127.0.0.1"
 _ADDRESS = ("--host", _HOST, "--port", "0", "--webui-port", "0")
-_POLL_S = 0.05
 _STOP_S = 10.0
 _QUICK_START = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
@@ -99,16 +98,15 @@ class SparkCluster:
     def start_worker(self, worker: int) -> None:
         """Start a worker that was killed once more."""
         self._workers[worker] = self._launch_worker(worker)
-        self._await_worker(worker, time.monotonic() + self._timeout_s)
+        self._await_worker(worker)
 
     def _start(self) -> None:
         (self.folder / "scratch").mkdir()
-        deadline = time.monotonic() + self._timeout_s
         master = self._launch("master", "org.apache.spark.deploy.master.Master", [*_ADDRESS])
-        self.master = self._await("master", master, r"Starting Spark master at (\S+)", deadline)
+        self.master = self._await("master", master, r"Starting Spark master at (\S+)")
         self._workers = [self._launch_worker(number) for number in range(self._count)]
         for number in range(self._count):
-            self._await_worker(number, deadline)
+            self._await_worker(number)
 
     def _launch_worker(self, number: int) -> subprocess.Popen[bytes]:
         folder = self.work_folder(number)
@@ -116,10 +114,9 @@ class SparkCluster:
         arguments = [*_ADDRESS, *size, "--work-dir", str(folder), self.master]
         return self._launch(folder.name, "org.apache.spark.deploy.worker.Worker", arguments)
 
-    def _await_worker(self, number: int, deadline: float) -> None:
+    def _await_worker(self, number: int) -> None:
         log = self.work_folder(number).name
-        sign = r"(Successfully registered with master)"
-        self._await(log, self._workers[number], sign, deadline)
+        self._await(log, self._workers[number], r"(Successfully registered with master)")
 
     def _launch(self, name: str, kind: str, arguments: list[str]) -> subprocess.Popen[bytes]:
         found = find_spec("pyspark")
@@ -136,34 +133,24 @@ class SparkCluster:
             "SPARK_DAEMON_JAVA_OPTS": _QUICK_START,
             **({"JAVA_HOME": home} if home else {}),
         }
-        with (self.folder / f"{name}.log").open("wb") as log:
-            process = subprocess.Popen(
-                [str(spark_home / "bin" / "spark-class"), kind, *arguments],
-                env=environment,
-                cwd=self.folder,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,  # its executors are in its group, and end with it
-            )
+        command = [str(spark_home / "bin" / "spark-class"), kind, *arguments]
+        log = self.folder / f"{name}.log"
+        # its executors are in its group, and end with it
+        process = start_program(command, log, environment, self.folder)
         self._processes.append(process)
         return process
 
-    def _await(
-        self, name: str, process: subprocess.Popen[bytes], sign: str, deadline: float
-    ) -> str:
+    def _await(self, name: str, process: subprocess.Popen[bytes], sign: str) -> str:
         """Return what a process writes to its log when it is ready."""
-        log = self.folder / f"{name}.log"
-        while True:
-            ended = process.poll() is not None
-            text = log.read_text(errors="replace")
-            if found := re.search(sign, text):
-                return found.group(1)
-            if ended or time.monotonic() > deadline:
-                what = "ended" if ended else f"is not up after {self._timeout_s:g} s"
-                tail = "\n".join(text.splitlines()[-10:])
-                raise PipelineError(f"the Spark cluster's {name} {what}:\n{tail}")
-            time.sleep(_POLL_S)
+        found = wait_until_up(
+            process,
+            f"the Spark cluster's {name}",
+            self.folder / f"{name}.log",
+            re.compile(sign).search,
+            self._timeout_s,
+            PipelineError,
+        )
+        return found.group(1)
 
     def _stop(self) -> None:
         for process in reversed(self._processes):

@@ -107,10 +107,9 @@ class ClientSession:
         """What is heard in the multicast group of the home."""
         self._echoes = Echoes()
         self._due = _AT_ONCE
-        """Nothing has to be done before but to send what was published; notifications leave it as
-        it is but for their receipt."""
+        """Nothing has to be done before; notifications leave it as it is but for their receipt."""
         self._has_published = False
-        """Whether something was published to the home since the last poll."""
+        """Whether something may be due earlier, because of a publication since the last poll."""
 
     @property
     def home(self) -> Home:
@@ -183,19 +182,15 @@ class ClientSession:
         Durable publications arrive in order and are repeated until an Acknowledged event covers
         them. The others are sent once, and not at all without a session.
         """
+        self._has_published = True
         published_us = self._context.site_clock.there_us(now)
         connection = self._visits.connection_of(topic)
-        if durable and connection is self._home:
-            self._has_published = True
-        else:
+        if not durable:
             self._due = _AT_ONCE
-        if durable:
-            if (waiting := self.unacknowledged) >= self._settings.publish_limit:
-                problem = f"{waiting} publications wait for their acknowledgement; publish later"
-                raise WireError(problem)
-            add = connection.outbox.add
-            return add(topic, payload, position, published_us, envelope, urgent=urgent)
-        send = connection.publish_once
+        elif (waiting := self.unacknowledged) >= self._settings.publish_limit:
+            problem = f"{waiting} publications wait for their acknowledgement; publish later"
+            raise WireError(problem)
+        send = connection.outbox.add if durable else connection.publish_once
         return send(topic, payload, position, published_us, envelope, urgent=urgent)
 
     def subscribe(self, topic: str, terms: Terms = NO_TERMS) -> None:
@@ -341,22 +336,17 @@ class ClientSession:
             case Route():
                 self._visits.follow(message, now)
             case Redirect():
-                self._on_redirect(message, now)
+                home, handshake = self._context.servers.server(message, now), self._home.handshake
+                if home not in (self.home, handshake and handshake.home):
+                    self.connect(now, home)
             case Close():
                 self._on_close(message.reason, now)
             case _:
                 self._home.on_message(message, now)
 
-    def _on_redirect(self, redirect: Redirect, now: float) -> None:
-        home = self._context.servers.server(redirect, now)
-        handshake = self._home.handshake
-        already = handshake is not None and handshake.home == home
-        if home != self.home and not already:
-            self.connect(now, home)
-
     def _on_close(self, number: int, now: float) -> None:
-        known = number in CloseReason.__members__.values()
-        reason = CloseReason(number) if known else CloseReason.STOPPED
+        known = CloseReason.__members__.values()
+        reason = CloseReason(number) if number in known else CloseReason.STOPPED
         self._home.link = None
         self._context.events.append(Disconnected(self.home, reason))
         self.group.restart()
@@ -370,18 +360,16 @@ class ClientSession:
 
     def send_publications(self, now: float) -> list[SendDatagram]:
         """Return what was published since the last poll, which does all else that is due."""
-        if self._has_published and self._home.outbox.has_fresh:
+        if self._home.outbox.has_fresh:
             self._home.send(now, [])
         return self._context.take_outgoing()
 
     def poll(self, now: float) -> list[SendDatagram | ClientEvent]:
         """Return all that follows from the last calls and from the time."""
         context, home = self._context, self._home
-        has_published, self._has_published = self._has_published, False
-        if has_published and not home.outbox.has_fresh:  # `send_publications` has sent it
-            self._due = min(self._due, home.next_due())
-            has_published = False
-        if now >= self._due or has_published:
+        if self._has_published:
+            self._has_published, self._due = False, min(self._due, self._next_due())
+        if now >= self._due:
             if home.watch(now):
                 context.events.append(Disconnected(self.home, CloseReason.SILENT))
             home.try_handshakes(now)
@@ -400,9 +388,9 @@ class ClientSession:
     def next_wakeup(self) -> float:
         """Return when to poll again at the latest; infinity when only datagrams matter."""
         context, hearing = self._context, self._hearing
-        has_more = context.outgoing or context.events or hearing.cursors.released
-        has_more = has_more or self._has_published
-        return _AT_ONCE if has_more else min(self._due, hearing.order.due)
+        if self._has_published or context.outgoing or context.events or hearing.cursors.released:
+            return _AT_ONCE
+        return min(self._due, hearing.order.due)
 
     def _next_due(self) -> float:
         due = min(self._home.next_due(), self._visits.next_due(), self._trust.next_due())
