@@ -55,12 +55,13 @@ class Shop:
         clock: Callable[[], float] = lambda: 0.0,
         gather_s: float = 0.0,
         segment_bytes: int = 1 << 16,
+        gather_above_hz: float = 0.0,
     ) -> None:
         self.rounds: list[list[int]] = []
         self.lost: list[Exception] = []
         self.changed = asyncio.Event()
         settings = SpoolProcessSettings(
-            str(disk), segment_bytes, gather_s, retry_s=0.01, seal_after_s=0.01
+            str(disk), segment_bytes, gather_s, gather_above_hz, retry_s=0.01, seal_after_s=0.01
         )
 
         def launch(
@@ -154,6 +155,24 @@ def test_after_a_round_of_several_groups_the_next_one_gathers() -> None:
             await asyncio.sleep(0)
         await shop.writer.close()  # which does not wait for an hour
         assert shop.rounds == [[1], [2], [3, 4], [5, 6]]
+
+    asyncio.run(main())
+
+
+def test_no_round_waits_for_another_one_while_few_groups_come() -> None:
+    async def main() -> None:
+        shop = Shop(GatedDisk(), gather_s=3600.0, gather_above_hz=100.0)
+        await shop.writer.start()
+        for ticket in range(1, 16, 3):  # a group counts for 0.2 s
+            shop.writer.append_all([group(ticket), group(ticket + 1), group(ticket + 2)])
+            await shop.until(lambda ticket=ticket: shop.tickets[-1:] == [ticket + 2])  # type: ignore[misc]
+        shop.writer.append_all([group(ticket) for ticket in range(16, 76)])
+        await shop.until(lambda: shop.tickets[-1:] == [75])
+        for ticket in (76, 77):  # now there are many: these wait, until it is closed
+            shop.writer.append_all([group(ticket)])
+            await asyncio.sleep(0)
+        await shop.writer.close()
+        assert shop.rounds[-1] == [76, 77]
 
     asyncio.run(main())
 

@@ -7,6 +7,7 @@ from the server: whatever came before the end, even of a server that was killed,
 from __future__ import annotations
 
 import contextlib
+import math
 import select
 import signal
 import socket
@@ -39,6 +40,7 @@ from nearcast.spool.log import SpoolLog, SpoolSettings
 __all__ = ["SpoolProcessSettings", "serve"]
 
 _LOOK_AFTER_S = 1.0
+_RECENT_S = 0.2
 _ROUND_BYTES = 4 << 20
 """What is read for one round at most; more waits, and is seen to wait, in the server."""
 _LOCK_WAIT_S = 5.0
@@ -52,12 +54,31 @@ class SpoolProcessSettings(msgspec.Struct, frozen=True):
     folder: str
     segment_bytes: int = 64 << 20
     gather_s: float = 0.005
-    """Least time from a round of several groups to the next one: many small rounds cost more than
-    they bring. A client that publishes alone does not wait."""
+    """Least time from a round of several groups to the next one, while many come: small rounds
+    cost more than they bring then. A client that publishes alone does not wait."""
+    gather_above_hz: float = 600.0
+    """Groups per second that are many; what waits for fewer is done sooner."""
     retry_s: float = 1.0
     """Wait between tries while the disk is full."""
     seal_after_s: float = 1.0
     """Quiet time after which the last round is sealed."""
+
+
+class _RecentRate:
+    """How many come per second, the last tenths of a second above all."""
+
+    def __init__(self) -> None:
+        self._count, self._at_s = 0.0, -math.inf
+
+    def add(self, count: int, now_s: float) -> None:
+        """Count what has come."""
+        self._count = self._count * math.exp((self._at_s - now_s) / _RECENT_S) + count
+        self._at_s = now_s
+
+    @property
+    def hz(self) -> float:
+        """The rate when something was counted last."""
+        return self._count / _RECENT_S
 
 
 class _Rounds:
@@ -76,7 +97,7 @@ class _Rounds:
         self._readable, self._hang_up = select.poll(), select.poll()
         self._readable.register(sock, select.POLLIN)
         self._hang_up.register(sock, _HANG_UP)
-        self._round_groups = 0
+        self._round_groups, self._rate = 0, _RecentRate()
 
     def run(self) -> None:
         """Work until the stream ends."""
@@ -86,7 +107,7 @@ class _Rounds:
         while True:
             is_quiet = not self._wait(is_resting)
             early_s = began_s + self._settings.gather_s - time.monotonic()
-            if not is_quiet and early_s > 0 and self._round_groups > 1:
+            if not is_quiet and early_s > 0 and self._are_many:
                 # asleep until then, however often the server writes
                 self._hang_up.poll(early_s * 1e3)
             began_s = time.monotonic()
@@ -104,6 +125,10 @@ class _Rounds:
             if not self._log.queued and began_s - checked_s > _LOOK_AFTER_S:
                 self._look_after()
                 checked_s = began_s
+
+    @property
+    def _are_many(self) -> bool:
+        return self._round_groups > 1 and self._rate.hz > self._settings.gather_above_hz
 
     def _wait(self, is_resting: bool) -> bool:
         """Wait for something to do; False when nothing came for `seal_after_s`."""
@@ -146,6 +171,7 @@ class _Rounds:
             _answer(self._socket, Full())
             return False
         self._round_groups = groups
+        self._rate.add(groups, started_s)
         _answer(self._socket, Committed(groups, time.monotonic() - started_s))
         return True
 
