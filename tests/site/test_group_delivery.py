@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import secrets
 import socket
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -16,7 +15,7 @@ from nearcast.runtime.config import ServerConfig
 from nearcast.runtime.config_files import load_config
 from nearcast.sdk.client import Client
 from nearcast.sdk.credentials import Credentials
-from nearcast.site import layout
+from nearcast.site import free_ports
 from nearcast.site.layout import SiteSettings, lay_out_site
 from nearcast.site.standalone_folder import StandaloneFolder
 from nearcast.wire.group_settings import GroupSettings
@@ -89,10 +88,12 @@ def test_a_port_of_a_group_is_never_that_of_clients(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The first port to be tried is the one of the group: a server refuses to have it twice."""
-    monkeypatch.setattr(secrets, "randbelow", lambda _size: 0)
-    first = layout._PORTS.start
+    noted, scenario = tmp_path / "noted", read_scenario(TINY)
+    noted.write_text("00000000")
+    monkeypatch.setattr(free_ports, "_noted", lambda: noted)
+    first = free_ports.PORTS.start + 2 * (len(scenario.servers) + 2)  # after those of links
     options = SiteSettings(group=GroupSettings(GROUP, first))
-    site = lay_out_site(read_scenario(TINY), TINY, tmp_path / "site", options)
+    site = lay_out_site(scenario, TINY, tmp_path / "site", options)
     edges = [one for one in site.servers if one.role == "edge"]
     assert min(one.port for one in edges) >= first + len(edges)
     for one in edges:

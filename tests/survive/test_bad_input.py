@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+import time
+from dataclasses import replace
+
 import pytest
 
-from nearcast.experiments.survive.bad_input import READERS, run_bad_input
+from nearcast.experiments.survive.bad_input import (
+    READERS,
+    BadInputReport,
+    feed,
+    run_bad_input,
+)
 from nearcast.experiments.survive.hostile_members import run_hostile_members
 
 INPUTS = 1_000_000
@@ -20,6 +28,26 @@ def test_a_million_bad_inputs_are_refused_and_nothing_else() -> None:
     tolerant = {"frames between servers", "spool segments"}  # they say it otherwise
     for name in READERS.keys() - tolerant:
         assert report.refused[name] > report.inputs[name] // 10
+
+
+@pytest.mark.parametrize(("slow_reads", "violations"), [(1, 0), (1_000, 5)])
+def test_only_what_is_slow_each_time_counts(
+    slow_reads: int, violations: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A pause of this program, to collect garbage, say, comes once."""
+    clock_s, reads = 0.0, 0
+
+    def read(_data: bytes) -> None:
+        nonlocal clock_s, reads
+        reads += 1
+        clock_s += 1.0 if reads <= slow_reads else 0.001
+
+    name = "frames at the server"
+    monkeypatch.setitem(READERS, name, replace(READERS[name], read=read))
+    monkeypatch.setattr(time, "thread_time", lambda: clock_s)
+    report = BadInputReport()
+    feed(name, 5, SEED, report)
+    assert len(report.violations) == violations
 
 
 @pytest.mark.parametrize("seed", range(3))

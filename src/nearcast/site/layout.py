@@ -17,12 +17,11 @@ Made again from the same folder, keys and data stay; ports are new where others 
 
 from __future__ import annotations
 
-import contextlib
 import math
 import secrets
 import socket
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -57,6 +56,7 @@ from nearcast.runtime.config_files import write_config
 from nearcast.server.processor_rules import ProcessorRule
 from nearcast.site.authority import Authority
 from nearcast.site.deployment import Deployment
+from nearcast.site.free_ports import free_ports
 from nearcast.trust.credentials import Role
 from nearcast.wire.group_settings import GroupSettings
 from nearcast.wire.settings import WireSettings
@@ -65,7 +65,6 @@ __all__ = ["MANAGER", "SiteFolder", "SiteServerPlace", "SiteSettings", "lay_out_
 
 MANAGER = "manager"
 _HOST = "127.0.0.1"
-_PORTS = range(20_000, 32_000)
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,9 +237,9 @@ def _places(
         (cloud, "cloud"),
         *((one, "edge") for one in edges),
     ]
-    tcp = _free_ports(2 * len(servers), socket.SOCK_STREAM)
+    tcp = free_ports(2 * len(servers), socket.SOCK_STREAM)
     taken = {one.port for one in groups}
-    udp = _free_ports(len(edges), socket.SOCK_DGRAM, taken)
+    udp = free_ports(len(edges), socket.SOCK_DGRAM, taken)
     return tuple(
         SiteServerPlace(
             server,
@@ -354,27 +353,6 @@ def _write_configs(
 
 def _mesh_address(place: SiteServerPlace) -> str:
     return f"{_HOST}:{place.mesh_port}"
-
-
-def _free_ports(count: int, kind: socket.SocketKind, taken: Collection[int] = ()) -> list[int]:
-    """Return free ports below those that systems give to outgoing connections.
-
-    One of those could be taken before its server listens, or, on loopback, by a connection to
-    itself while the server is away. Beginning anywhere keeps sites that start together apart.
-    """
-    first, size = _PORTS.start, len(_PORTS)
-    begin = secrets.randbelow(size)
-    found: list[int] = []
-    for step in range(size):
-        port = first + (begin + step) % size
-        if port in taken:
-            continue
-        with socket.socket(socket.AF_INET, kind) as probe, contextlib.suppress(OSError):
-            probe.bind((_HOST, port))
-            found.append(port)
-        if len(found) == count:
-            return found
-    raise ConfigError(f"no {count} ports between {_PORTS[0]} and {_PORTS[-1]} are free")
 
 
 def _to_path(kind: type, value: Any) -> Any:

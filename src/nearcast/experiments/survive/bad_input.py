@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import time
 import typing
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from random import Random
 
@@ -72,20 +74,27 @@ def feed(name: str, count: int, seed: int, report: BadInputReport) -> None:
     reader, refused = READERS[name], 0
     read, refusals = reader.read, reader.refusals
     samples = list(reader.samples(Random(seed)))
-    began_s = time.thread_time()
     for data in bad_bytes(samples, count, seed):
+        began_s = time.thread_time()
         try:
             read(data)
         except refusals:
             refused += 1
         except Exception as error:
             report.violations.append(f"{name}: {error!r} at {data[:80].hex()}, seed {seed}")
-        now_s = time.thread_time()
-        if now_s - began_s > _SLOW_S:
-            report.violations.append(f"{name}: {now_s - began_s:.2f} s for {data[:80].hex()}")
-        began_s = now_s
+        if time.thread_time() - began_s > _SLOW_S and (took_s := _again(reader, data)) > _SLOW_S:
+            report.violations.append(f"{name}: {took_s:.2f} s for {data[:80].hex()}")
     report.inputs[name] = count
     report.refused[name] = refused
+
+
+def _again(reader: _Reader, data: bytes) -> float:
+    """Return how long bad input takes once more: it is not its fault if garbage was collected."""
+    gc.collect()
+    began_s = time.thread_time()
+    with suppress(Exception):
+        reader.read(data)
+    return time.thread_time() - began_s
 
 
 def _encoded(
