@@ -62,6 +62,15 @@ def test_without_the_file_there_are_ports_all_the_same(noted: Path) -> None:
     assert not (noted.parent / "elsewhere").exists()
 
 
+def test_the_file_of_another_user_is_left_alone(
+    noted: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    noted.write_text("00000100")
+    monkeypatch.setattr(os, "getuid", lambda: os.stat(noted).st_uid + 1)
+    assert len(free_ports(2, socket.SOCK_STREAM)) == 2
+    assert noted.read_text() == "00000100"
+
+
 def test_more_ports_than_there_are_is_an_error() -> None:
     with pytest.raises(ConfigError, match=f"no {len(PORTS) + 1} ports between 20000 and 31999"):
         free_ports(len(PORTS) + 1, socket.SOCK_STREAM)

@@ -36,19 +36,21 @@ def free_ports(count: int, kind: socket.SocketKind, taken: Collection[int] = ())
     if not count:
         return []
     anywhere = secrets.randbelow(len(PORTS))
-    try:
-        noted = os.open(_noted(), os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-    except OSError:  # another user's, say
-        return _search(anywhere, count, kind, taken)
-    try:
+    with contextlib.ExitStack() as opened:
+        try:
+            noted = os.open(_noted(), os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+            opened.callback(os.close, noted)
+            is_ours = os.fstat(noted).st_uid == os.getuid()  # others could keep us waiting
+        except OSError:
+            is_ours = False
+        if not is_ours:
+            return _search(anywhere, count, kind, taken)
         fcntl.flock(noted, fcntl.LOCK_EX)
         said = os.pread(noted, _NUMBER_BYTES, 0)
         found = _search(int(said) if said.isdigit() else anywhere, count, kind, taken)
         with contextlib.suppress(OSError):  # the disk is full: others go by what it said before
             os.pwrite(noted, b"%0*d" % (_NUMBER_BYTES, found[-1] + 1 - PORTS.start), 0)
         return found
-    finally:
-        os.close(noted)
 
 
 def _noted() -> Path:
