@@ -24,6 +24,10 @@ def test_what_fails_in_the_plan_a_worker_or_java_is_one_sentence(spark: SparkSes
         spark.sql("select cast('x' as int)").collect()
     with pytest.raises(KeyError), clear_errors("d"):
         raise KeyError("ours")
+    with pytest.raises(PipelineError, match="JVM has ended"), clear_errors("e"):
+        raise ConnectionResetError
+    with pytest.raises(BrokenPipeError), clear_errors("f"):  # whoever read our output went away
+        raise BrokenPipeError
 
 
 @pytest.mark.parametrize(

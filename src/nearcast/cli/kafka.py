@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from nearcast.cli.alert_options import alert_options
 from nearcast.cli.console import json_option, print_json
 from nearcast.cli.kafka_options import kafka_options, read_event_options
 from nearcast.cli.stopping import Stop
@@ -89,18 +90,7 @@ def events(
 
 @kafka.command()
 @kafka_options
-@click.option(
-    "--credentials",
-    type=click.Path(path_type=Path, exists=True, dir_okay=False),
-    required=True,
-    help="Of a client that may publish to the alerts' topics.",
-)
-@click.option(
-    "--before",
-    default="alerts/",
-    show_default=True,
-    help="Put before an alert's topic: subscribe to alerts/road/north.",
-)
+@alert_options
 @click.option("--group", default="nearcast-bridge", show_default=True, help="Consumer group.")
 @_seconds
 @json_option

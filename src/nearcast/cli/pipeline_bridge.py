@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from nearcast.cli.alert_options import alert_options
 from nearcast.cli.console import json_option, print_json
 from nearcast.cli.local_path import LocalPath
 from nearcast.cli.stopping import Stop
@@ -15,18 +16,7 @@ __all__ = ["bridge"]
 
 @click.command()
 @click.argument("out", type=LocalPath())
-@click.option(
-    "--credentials",
-    type=click.Path(path_type=Path, exists=True, dir_okay=False),
-    required=True,
-    help="Of a client that may publish to the alerts' topics.",
-)
-@click.option(
-    "--before",
-    default="alerts/",
-    show_default=True,
-    help="Put before an alert's topic: subscribe to alerts/road/north.",
-)
+@alert_options
 @click.option("--once", is_flag=True, help="End when all that is there now was told.")
 @click.option(
     "--for", "seconds", type=click.FloatRange(min=0), help="Stop then.  [default: at Ctrl-C]"

@@ -38,7 +38,8 @@ def clear_errors(what: str) -> Iterator[None]:
     except (Py4JError, PySparkException) as error:
         reason = reason_of(str(error)).removeprefix(f"{what}: ")
         raise PipelineError(f"{what}: {reason}") from error
-    except ConnectionError as error:  # of a call after the one that missed the JVM
+    except (ConnectionRefusedError, ConnectionResetError) as error:
+        # of a call after the one that missed the JVM
         raise PipelineError(f"{what}: {reason_of(_GONE[0])}") from error
 
 

@@ -157,10 +157,8 @@ class LocalKafka:
             )
             if made.returncode:
                 raise ConfigError(f"Kafka's folder cannot be made: {made.stderr or made.stdout}")
-        command, log = (
-            java_command(_QUIET, "kafka.Kafka", str(settings)),
-            self.folder / "broker.log",
-        )
+        command = java_command(_QUIET, "kafka.Kafka", str(settings))
+        log = self.folder / "broker.log"
         self._process = start_program(command if self._stays else tied(command), log, environment)
         # it opens its port when it has taken up its work
         name = f"Kafka at {self.bootstrap}"
